@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from syncswitch.trainers.faults.injections import Extent, Injection
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """The beginning or the end of an injection; a real kill or hang never ends by itself."""
-
-    injection: Injection
-    is_start: bool
 
 
 class _Moment(NamedTuple):
@@ -67,8 +58,11 @@ class ActiveInjections:
         """Training time of the next beginning or end that is set by time; infinite for none."""
         return self._next.seconds
 
-    def advance(self, done: int, now_seconds: float) -> list[Transition]:
-        """Ends and then begins the injections that are due, each in their order."""
+    def advance(self, done: int, now_seconds: float) -> list[tuple[Injection, bool]]:
+        """Ends and then begins the injections that are due, each in their order.
+
+        Returns them, each with whether it begins; a real kill or hang never ends by itself.
+        """
         now = _Moment(done, now_seconds)
         if not _is_reached(self._next, now):
             return []
@@ -81,10 +75,7 @@ class ActiveInjections:
             if one.lasting is not None:
                 self._ends[one] = self._after(one.lasting, self._reached_at(one.at, now))
         self._update()
-        return [
-            *(Transition(one, is_start=False) for one in ended),
-            *(Transition(one, is_start=True) for one in begun),
-        ]
+        return [*((one, False) for one in ended), *((one, True) for one in begun)]
 
     def delay_seconds(self, worker: int) -> float:
         """Seconds currently added to each worker-step of a worker."""

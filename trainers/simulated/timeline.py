@@ -245,15 +245,15 @@ class Membership:
     def advance(self, done: int, now_seconds: float) -> list[tuple[int, bool]]:
         """Begins and ends injections that are due; returns workers lost, or back if True."""
         changes = []
-        for one in self._active.advance(done, now_seconds):
-            injection, worker = one.injection, one.injection.worker
-            if one.is_start:
+        for injection, is_start in self._active.advance(done, now_seconds):
+            worker = injection.worker
+            if is_start:
                 self._note(RunEvent("injected", done, now_seconds, injection.text, worker))
             if injection.kind == "kill" and worker is not None:
-                self._kills[worker] += 1 if one.is_start else -1
-                if self._kills[worker] != one.is_start:
+                self._kills[worker] += 1 if is_start else -1
+                if self._kills[worker] != is_start:
                     continue  # several kills of it overlap
-                if one.is_start:
+                if is_start:
                     self._lost_seconds[worker] = now_seconds
                     kind, seconds = "lost", None
                     reason = (
@@ -263,10 +263,10 @@ class Membership:
                     kind, seconds = "returned", now_seconds - self._lost_seconds.pop(worker)
                     reason = f"worker {worker} is back"
                 if self._online is not None:
-                    (self._online.lost if one.is_start else self._online.returned)(worker)
+                    (self._online.lost if is_start else self._online.returned)(worker)
                 self._note(RunEvent(kind, done, now_seconds, reason, worker, seconds))
-                if one.is_start or worker not in self._resting:
-                    changes.append((worker, not one.is_start))
+                if is_start or worker not in self._resting:
+                    changes.append((worker, not is_start))
         return changes
 
     def slowed(self, worker: int, seconds: float) -> float:

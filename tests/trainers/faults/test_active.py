@@ -64,10 +64,10 @@ def test_when_it_happens(texts: list[str], options: dict[str, object], course: s
     for step in course.split(";"):
         done, now_seconds, *expected = step.split()
         seen = []
-        for change in found.advance(int(done), float(now_seconds)):
-            worker = change.injection.worker
-            whom = change.injection.role if worker is None else worker
-            seen.append(f"{'+' if change.is_start else '-'}{whom}")
+        for injection, is_start in found.advance(int(done), float(now_seconds)):
+            worker = injection.worker
+            whom = injection.role if worker is None else worker
+            seen.append(f"{'+' if is_start else '-'}{whom}")
         assert seen == expected
 
 
@@ -103,11 +103,11 @@ def test_every_end_has_its_beginning_and_several_of_one_worker_add_up(
             assert found.delay_seconds(worker) == sum(one.delay_seconds for one in own)
             assert found.slowdown(worker) == math.prod(one.slowdown for one in own)
         done, now = min(W, done + more), now + seconds
-        for change in found.advance(done, now):
-            if change.is_start:
+        for injection, is_start in found.advance(done, now):
+            if is_start:
                 seen += 1
-                going_on.append(change.injection)
+                going_on.append(injection)
             else:
-                going_on.remove(change.injection)
+                going_on.remove(injection)
     assert seen == len(texts)
     assert going_on == []

@@ -63,9 +63,8 @@ class FaultInjector:
 
     def advance(self, done: int, now_seconds: float, note: Note) -> None:
         """Begins and ends injections that are due; called repeatedly."""
-        for change in self._active.advance(done, now_seconds):
-            injection = change.injection
-            if not change.is_start:
+        for injection, is_start in self._active.advance(done, now_seconds):
+            if not is_start:
                 continue
             note("injected", injection.text, injection.worker)
             if injection.kind == "straggler":

@@ -167,7 +167,7 @@ class Cluster(ABC):
             raise WorkerLostError(str(error)) from error
         except StepError as error:
             raise WorkloadError(
-                f"workload {self.program.name!r}: a worker-step fails: {error}"
+                f"workload {self.program.workload.name!r}: a worker-step fails: {error}"
             ) from error
         if worker in self.replicas:
             self.replicas[worker] += 1

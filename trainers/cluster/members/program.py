@@ -26,7 +26,6 @@ from syncswitch.trainers.model.function import (
     trace_step,
     trace_update,
 )
-from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.model.state import StateForm
@@ -40,17 +39,19 @@ class Program:
     """The computations of workers and parameter servers, traced once.
 
     `step` computes loss and gradients, see `trace_step`. `ids` finds the embedding rows of a batch,
-    see `trace_ids`; None without embeddings.
+    see `trace_ids`; None without embeddings. `decay` has the factors by which a batch multiplies
+    the statistics.
 
     Raises:
         WorkloadError: Model, data and loss do not fit together.
     """
 
     def __init__(self, workload: Workload, data: AnyData, *, has_gpus: bool = False) -> None:
-        self._workload = workload
+        self.workload = workload
         self.data = data
         self._has_gpus = has_gpus
         self.function = ModelFunction(workload, data)
+        self.decay = self.function.statistics_decay
         self._optimizer = make_optimizer(workload, self.function.parameters)
         self.form = StateForm(workload, self.function, self._optimizer)
         layouts = (self.form.parameters, self.form.statistics, self.form.slots)
@@ -66,22 +67,12 @@ class Program:
                 f"model, data and loss do not fit together: {one_line(error)}"
             ) from error
 
-    @property
-    def name(self) -> str:
-        """The name of the workload."""
-        return self._workload.name
-
-    @property
-    def decay(self) -> Vector:
-        """The factors by which a batch multiplies the statistics."""
-        return self.function.statistics_decay
-
     def new_update(self) -> Update:
         """Makes an optimizer for one holder of parameters in this process."""
         if isinstance(self._optimizer, MomentumSGD):
             return momentum_update
         # Each has its own variables.
-        optimizer = make_optimizer(self._workload, self.function.parameters)
+        optimizer = make_optimizer(self.workload, self.function.parameters)
         return traced_update(flat_update(trace_update(optimizer, self.sizes.parameters)))
 
     def shards(self, servers: int) -> tuple[Shard, ...]:
@@ -127,17 +118,17 @@ class Program:
         """The plan of a worker in another process."""
         compiled = ids = None
         if self.ids is not None:
-            ids = ShippedFunction.of(self.ids, self._workload)
+            ids = ShippedFunction.of(self.ids, self.workload)
         elif self._has_gpus:
             # Not with embeddings: XLA would compile anew for each number of rows.
             traced = trace_step(self.function, self.data, BESIDE_GPU, is_compiled=True)
-            compiled = ShippedFunction.of(traced, self._workload)
+            compiled = ShippedFunction.of(traced, self.workload)
         return WorkerPlan(
             self.sizes,
             self.decay,
             self._shipped_update,
-            ShippedFunction.of(self.step, self._workload),
-            ShippedSource.of(self.data.train, self._workload),
+            ShippedFunction.of(self.step, self.workload),
+            ShippedSource.of(self.data.train, self.workload),
             self.function.batch_size,
             compiled,
             self.function.embeddings,
@@ -153,12 +144,12 @@ class Program:
         layout = self.form.parameters
         starts = list(accumulate(layout.sizes, initial=0))
         first, last = (starts.index(end) for end in (shard.parameters.start, shard.parameters.stop))
-        optimizer = KerasOptimizer(self._workload, layout, slice(first, last))
-        return ShippedFunction.of(trace_update(optimizer, shard.sizes.parameters), self._workload)
+        optimizer = KerasOptimizer(self.workload, layout, slice(first, last))
+        return ShippedFunction.of(trace_update(optimizer, shard.sizes.parameters), self.workload)
 
     @cached_property
     def _shipped_update(self) -> ShippedFunction | None:
         if isinstance(self._optimizer, MomentumSGD):
             return None
         traced = trace_update(self._optimizer, self.sizes.parameters)
-        return ShippedFunction.of(traced, self._workload)
+        return ShippedFunction.of(traced, self.workload)

@@ -203,7 +203,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
 
 def test_a_loss_given_for_the_function_that_builds_it_is_taken(keras: Any) -> None:
     loss = keras.losses.sparse_categorical_crossentropy
-    assert Program(replace(DENSE, loss=loss), DENSE.load_data()).name == DENSE.name
+    assert Program(replace(DENSE, loss=loss), DENSE.load_data()).workload.name == DENSE.name
 
 
 def clipped() -> Any:
