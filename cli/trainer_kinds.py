@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
     """`--trainer` and the options of these kinds, as one argument `trainer`.
 
-    A process that is not the chief of its cluster does its part there instead of the command.
+    A process that is not the chief of its cluster does its part there instead of the command. An
+    option that goes with other kinds than the chosen one is refused.
     """
     own = {field: option for kind in kinds for field, option in kind.options().items()}
     summaries = "; ".join(f"{kind.name} = {kind.summary}" for kind in kinds)
@@ -37,7 +38,15 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
     def decorate(function: _F) -> _F:
         @functools.wraps(function)
         def gathered(*arguments: Any, trainer: str, **values: Any) -> Any:
-            chosen = _choice(trainer, kinds, {name: values.pop(name) for name in own})
+            given = {name: values.pop(name) for name in own}
+            kind = next(kind for kind in kinds if kind.name == trainer)
+            for name in filter(is_given, (one for one in own if one not in kind.options())):
+                owners = " or ".join(other.name for other in kinds if name in other.options())
+                raise UserError(
+                    f"{own[name].flag} needs --trainer {owners}, and this is --trainer {trainer}:"
+                    " change that, or leave it out"
+                )
+            chosen = kind(**{name: given[name] for name in kind.options()})
             if chosen.take_part(values.get("reference"), print_note):
                 return None
             return function(*arguments, trainer=chosen, **values)
@@ -77,27 +86,3 @@ def _declared(field: str, option: TrainerOption) -> Callable[[_F], _F]:
         shell_complete=complete_profile if option.flag == "--profile" else None,
         help=option.help,
     )
-
-
-def _choice(
-    name: str, kinds: Sequence[type[TrainerChoice]], values: Mapping[str, Any]
-) -> TrainerChoice:
-    """The kind of that name with its options.
-
-    Raises:
-        UserError: An option was given that goes with other kinds, or one is missing.
-    """
-    kind = next(kind for kind in kinds if kind.name == name)
-    mine = kind.options()
-    for parameter in filter(is_given, (name for name in values if name not in mine)):
-        owners = [
-            (other.name, option.flag)
-            for other in kinds
-            for field, option in other.options().items()
-            if field == parameter
-        ]
-        raise UserError(
-            f"{owners[0][1]} needs --trainer {' or '.join(owner for owner, _ in owners)}, and this"
-            f" is --trainer {name}: change that, or leave it out"
-        )
-    return kind(**{parameter: values[parameter] for parameter in mine})

@@ -227,15 +227,17 @@ class ClusterChoice(TrainerChoice):
         return None
 
     @property
+    def other_process(self) -> str:
+        """What loads workloads in another process, for messages; empty if nothing does."""
+        return ""
+
+    @property
     def search_options(self) -> str:
         """Options with which a search makes its runs here; for messages."""
         return ""
 
     def check_capacity(self, workers: int) -> None:
         """Raises UserError if it is already clear that the cluster cannot have so many workers."""
-
-    def check_object(self, name: str) -> None:
-        """Raises UserError if another process would have to load the workload of this name."""
 
     def load(self, reference: str, workers: int) -> Workload:
         """Loads a workload, in a process that can run so many workers."""
@@ -269,7 +271,11 @@ class ClusterChoice(TrainerChoice):
             workload = self.load(reference, workers)
         else:
             workload, reference = request.workload, request.workload.name
-            self.check_object(reference)
+            if self.other_process:
+                raise UserError(
+                    f"workload {reference!r} is an object of this process, and {self.other_process}"
+                    " loads it in another one; name it instead, such as my_workload.py:workload"
+                )
             self.check_capacity(workers)
         identity = self.identity(workload, workers, request.protocols)
         check_length(identity)

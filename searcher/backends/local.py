@@ -206,14 +206,11 @@ class LocalTrainer(ProcessesChoice):
         else:
             self._joined(self.config)
 
+    @property
     @override
-    def check_object(self, name: str) -> None:
-        if self.launcher_kind != DEFAULT_LAUNCHER:
-            raise UserError(
-                f"workload {name!r} is an object of this process, and launcher"
-                f" {self.launcher_kind} loads it in another one; name it instead, such as"
-                " my_workload.py:workload"
-            )
+    def other_process(self) -> str:
+        is_other = self.launcher_kind != DEFAULT_LAUNCHER
+        return f"launcher {self.launcher_kind}" if is_other else ""
 
     @override
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import ProcessesChoice, option
-from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.processes.ray import AUTO, PLACEMENTS, RayLauncher
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ class RayCluster(ProcessesChoice):
         default=_USUAL.placement,
     )
 
+    other_process = "--trainer ray"
+
     @property
     @override
     def kind(self) -> str:
@@ -62,13 +63,6 @@ class RayCluster(ProcessesChoice):
     def check_capacity(self, workers: int) -> None:
         """Raises UserError if Ray is not installed, or an option makes no sense."""
         self._launcher.check()
-
-    @override
-    def check_object(self, name: str) -> None:
-        raise UserError(
-            f"workload {name!r} is an object of this process, and --trainer ray loads it in"
-            " others; name it instead, such as my_workload.py:workload"
-        )
 
     @override
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:

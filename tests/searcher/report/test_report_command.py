@@ -58,23 +58,6 @@ def test_the_page_is_written_and_said_where(filled_url: str, tmp_path: Path) -> 
     assert printed.endswith("</html>\n")
 
 
-def test_a_page_that_cannot_be_written_leaves_the_old_one(
-    filled_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "report.html"
-    path.write_text("<!DOCTYPE html>an older one")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    result = report(filled_url, "generated", "-o", path)
-    assert result.exit_code == 2
-    assert error_line(result).startswith(f"error: cannot write the file {path}: No space left")
-    assert path.read_text() == "<!DOCTYPE html>an older one"
-    assert os.listdir(tmp_path) == ["report.html"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
