@@ -15,12 +15,11 @@ import math
 import os
 import re
 import warnings
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from syncswitch.storage.database.engine import Database
@@ -30,10 +29,10 @@ from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions, WorkloadIdentity
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialState
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
-from syncswitch.storage.uses.store import use_curves, uses
+from syncswitch.storage.uses.store import use_curves
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -115,18 +114,34 @@ def copy_job(database: Database, uri: str, workload: RegisteredWorkload) -> int:
     A run that is under way is copied once it has ended. Raises RetryableError if MLflow, or the
     database, does not answer as it should.
     """
-    identity = workload.identity
-    store = TrialStore(database)
-    entries = PolicyRegistry(database).entries(workload=identity.fingerprint)
-    trials = [row for row in store.trials(fingerprint=identity.fingerprint) if row.study]
-    copies = _searches(store, workload, entries, trials)
-    curves = store.curves(identity.fingerprint) | use_curves(database, identity.fingerprint)
+    fingerprint, store = workload.identity.fingerprint, TrialStore(database)
+    entries = PolicyRegistry(database).entries(workload=fingerprint)
+    searches = {one.study: one for one in store.searches(workload=fingerprint)}
+    policies = {entry.policy.study: entry.policy for entry in reversed(entries)}
+    trials = store.trials(fingerprint=fingerprint, kinds=("search", "use"))
+    curves = store.curves(fingerprint) | use_curves(database, fingerprint)
+    running = {row.study for row in trials if row.state == TrialState.RUNNING}
+    # The study of a policy from elsewhere is no search of this database.
+    copies = [
+        search_copy(
+            study,
+            workload.identity,
+            searches.get(study),
+            store.registered_at(study),
+            policies.get(study),
+            is_running=study in running,
+        )
+        for study in dict.fromkeys([*searches, *policies])
+    ]
     copies += [
         trial_copy(row, curves.get(row.trial_id, ()))
-        for row in (*trials, *uses(database, identity.fingerprint))
+        for row in trials
         if row.state != TrialState.RUNNING
     ]
-    _Server(uri).put(workload, copies, entries)
+    with _connected(uri) as client:
+        run_ids = _put_runs(client, workload.identity, copies)
+        if entries:
+            _put_policies(client, workload, entries, run_ids)
     return len(copies)
 
 
@@ -135,8 +150,8 @@ def copy_run(uri: str, use_id: str, record: TrialRecord, version: int | None) ->
 
     Raises RetryableError if MLflow does not answer as it should.
     """
-    workload = RegisteredWorkload(record.spec.identity, "")
-    _Server(uri).put(workload, [use_copy(use_id, record, version)], [])
+    with _connected(uri) as client:
+        _put_runs(client, record.spec.identity, [use_copy(use_id, record, version)])
 
 
 class Point(NamedTuple):
@@ -176,13 +191,16 @@ def search_copy(
     started_at: datetime | None,
     policy: TimingPolicy | None,
     *,
-    status: str,
+    is_running: bool = False,
 ) -> RunCopy:
     """Describes a search; of the one that found an imported policy, only its study is known."""
-    names = ("strategy", "settings", "trainer", "threshold", "base_seed")
-    metric = identity.decided_by
-    found = {} if policy is None else {name: getattr(policy, name) for name in _POLICY_METRICS}
-    values = {f"policy/{name}": value for name, value in _with_own(found, metric).items()}
+    is_over = policy is not None or search is None
+    status = RUNNING if is_running else KILLED
+    if is_over or (search and search.strategy == _COMPARISON and not is_running):
+        status = FINISHED
+    of_job = ("batch_size", "learning_rate", "momentum")
+    of_search = ("strategy", "settings", "trainer", "threshold", "base_seed") if search else ()
+    found = {f"policy/{name}": getattr(policy, name) for name in _POLICY_METRICS if policy}
     return RunCopy(
         key=f"search {study}",
         name=study,
@@ -192,78 +210,83 @@ def search_copy(
         ended_at=None,
         parameters={
             **_job_parameters(identity),
-            "batch_size": identity.batch_size,
-            "learning_rate": identity.learning_rate,
-            "momentum": identity.momentum,
-            **({name: getattr(search, name) for name in names} if search else {}),
+            **{name: getattr(identity, name) for name in of_job},
+            **{name: getattr(search, name) for name in of_search},
         },
-        tags={
-            **_tags("search", metric, policy.version if policy else None),
-            "syncswitch.study": study,
-        },
-        points=_points(values, 0, 0.0),
+        tags=_tags("search", identity.decided_by, policy and policy.version, study=study),
+        points=tuple(_points(found, identity.decided_by, 0, 0.0)),
     )
 
 
 def trial_copy(trial: StoredTrial, evaluations: Iterable[Evaluation]) -> RunCopy:
     """Describes a trial of a search, or a use; of a fork the part that it trained itself."""
     metric = Metric(trial.metric, trial.metric_goal, trial.metric_unit)
+    use_id, version = trial.use_id or "", trial.policy_version
+    copy = _use_copy(use_id, version, trial, trial, trial, metric, evaluations)
+    if trial.study is None:
+        return copy
     status = FINISHED if trial.state == TrialState.COMPLETE else FAILED
-    tags = _tags(trial.kind, metric, trial.policy_version)
-    if trial.failure is not None:
-        tags["syncswitch.failure"] = trial.failure
-    if trial.study is not None:
-        tags["syncswitch.trial_number"] = str(trial.trial_number)
-        key, parent = f"trial {trial.trial_number} of {trial.study}", f"search {trial.study}"
-        name = f"{trial.switch_percent:g} %, run {trial.replicate + 1}"
-    else:
-        key, parent = f"use {trial.use_id}", None
-        name = _use_name(trial.policy_version, trial)
-    return RunCopy(
-        key=key,
-        name=name,
-        parent=parent,
+    return replace(
+        copy,
+        key=f"trial {trial.trial_number} of {trial.study}",
+        name=f"{trial.switch_percent:g} %, run {trial.replicate + 1}",
+        parent=f"search {trial.study}",
         status=KILLED if trial.is_cancelled or trial.is_interrupted else status,
-        started_at=trial.started_at,
-        ended_at=trial.ended_at,
-        parameters=_run_parameters(trial.replicate, trial, trial.conditions)
-        | _job_parameters(trial),
-        tags=tags,
-        points=(*_curve(evaluations, metric), *_results(trial, metric)),
+        parameters={**copy.parameters, "replicate": trial.replicate},
+        tags=_tags("search", metric, None, trial_number=trial.trial_number, failure=trial.failure),
     )
 
 
 def use_copy(use_id: str, record: TrialRecord, version: int | None) -> RunCopy:
     """Describes a later run exactly as `trial_copy` does once the database has it."""
-    spec, metric = record.spec, record.spec.identity.decided_by
+    spec, job = record.spec, record.spec.identity
+    return _use_copy(use_id, version, record, spec, job, job.decided_by, record.evaluations)
+
+
+def _use_copy(
+    use_id: str,
+    version: int | None,
+    run: StoredTrial | TrialRecord,
+    spec: StoredTrial | TrialSpec,
+    job: StoredTrial | WorkloadIdentity,
+    metric: Metric,
+    evaluations: Iterable[Evaluation],
+) -> RunCopy:
+    what = f"{spec.switch_percent:g} %" if version is None else f"version {version}"
+    conditions, is_usual = spec.conditions, spec.conditions == RunConditions()
+    points: list[Point] = []
+    for one in evaluations:
+        measured = {
+            "accuracy": one.accuracy,
+            "training_loss": one.training_loss,
+            "elapsed_seconds": one.elapsed_seconds,
+            **dict(one.further),
+        }
+        points += _points(measured, metric, one.worker_step, one.elapsed_seconds)
+    results = {name: getattr(run, name) for name in _RESULTS}
+    for phase in run.phases:
+        for name in ("worker_steps_per_second", "mean_staleness", "max_staleness"):
+            results[f"{phase.protocol}_{name}"] = getattr(phase, name)
+    points += _points(results, metric, run.worker_steps, run.training_seconds or 0.0)
     return RunCopy(
         key=f"use {use_id}",
-        name=_use_name(version, spec),
+        name=f"use of {what}, seed {spec.seed}",
         parent=None,
         status=FINISHED,
-        started_at=record.started_at,
-        ended_at=record.ended_at,
-        parameters=_run_parameters(0, spec, spec.conditions) | _job_parameters(spec.identity),
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        parameters={
+            "switch_percent": f"{spec.switch_percent:g}",
+            "replicate": 0,
+            "seed": spec.seed,
+            "online": None if is_usual else conditions.online,
+            "switch_mechanism": None if is_usual else conditions.switch_mechanism,
+            "injections": None if is_usual else "; ".join(conditions.injections),
+            **_job_parameters(job),
+        },
         tags=_tags("use", metric, version),
-        points=(*_curve(record.evaluations, metric), *_results(record, metric)),
+        points=tuple(points),
     )
-
-
-def _use_name(version: int | None, run: Any) -> str:
-    what = f"{run.switch_percent:g} %" if version is None else f"version {version}"
-    return f"use of {what}, seed {run.seed}"
-
-
-def _run_parameters(replicate: int, run: Any, conditions: RunConditions) -> dict[str, object]:
-    is_usual = conditions == RunConditions()
-    return {
-        "switch_percent": f"{run.switch_percent:g}",
-        "replicate": replicate,
-        "seed": run.seed,
-        "online": None if is_usual else conditions.online,
-        "switch_mechanism": None if is_usual else conditions.switch_mechanism,
-        "injections": None if is_usual else "; ".join(conditions.injections),
-    }
 
 
 def _job_parameters(job: StoredTrial | WorkloadIdentity) -> dict[str, object]:
@@ -271,279 +294,187 @@ def _job_parameters(job: StoredTrial | WorkloadIdentity) -> dict[str, object]:
     return {name: getattr(job, name) for name in names}
 
 
-def _tags(kind: str, metric: Metric, version: int | None) -> dict[str, str]:
-    named = {"kind": kind, **metric.naming, "policy_version": version}
+def _tags(kind: str, metric: Metric, version: int | None, **others: object) -> dict[str, str]:
+    named = {"kind": kind, **metric.naming, "policy_version": version, **others}
     return {f"syncswitch.{name}": str(text) for name, text in named.items() if text is not None}
 
 
-def _with_own(values: Mapping[str, float | None], metric: Metric) -> dict[str, float | None]:
-    """Adds the metric's own value beside each accuracy, unless the metric is the accuracy."""
-    own = {}
-    if metric.name != ACCURACY_NAME:
-        for name, accuracy in values.items():
-            start = name.removesuffix(ACCURACY_NAME)
-            if name != start and accuracy is not None:
-                own[f"{start}{metric.name}"] = metric.value(accuracy)
-    return {**values, **own}
-
-
-def _curve(evaluations: Iterable[Evaluation], metric: Metric) -> list[Point]:
-    return [
-        point
-        for one in evaluations
-        for point in _points(
-            {
-                **_with_own({"accuracy": one.accuracy}, metric),
-                "training_loss": one.training_loss,
-                "elapsed_seconds": one.elapsed_seconds,
-                **dict(one.further),
-            },
-            one.worker_step,
-            one.elapsed_seconds,
-        )
-    ]
-
-
-def _results(run: StoredTrial | TrialRecord, metric: Metric) -> tuple[Point, ...]:
-    values = _with_own({name: getattr(run, name) for name in _RESULTS}, metric)
-    for phase in run.phases:
-        for name in ("worker_steps_per_second", "mean_staleness", "max_staleness"):
-            values[f"{phase.protocol}_{name}"] = getattr(phase, name)
-    return _points(values, run.worker_steps, run.training_seconds or 0.0)
-
-
 def _points(
-    values: Mapping[str, float | None], worker_step: int, elapsed_seconds: float
-) -> tuple[Point, ...]:
-    """Returns the finite values as points of one moment."""
-    return tuple(
-        Point(name, float(value), worker_step, elapsed_seconds)
-        for name, value in values.items()
-        if value is not None and math.isfinite(value)
-    )
+    values: Mapping[str, float | None], metric: Metric, worker_step: int, elapsed_seconds: float
+) -> Iterator[Point]:
+    """Yields the finite values of one moment, and beside an accuracy the metric's own value."""
+    for name, value in values.items():
+        if value is None or not math.isfinite(value):
+            continue
+        yield Point(name, float(value), worker_step, elapsed_seconds)
+        start = name.removesuffix(ACCURACY_NAME)
+        if start != name and metric.name != ACCURACY_NAME:
+            own = metric.value(value)
+            yield Point(f"{start}{metric.name}", own, worker_step, elapsed_seconds)
 
 
-def _searches(
-    store: TrialStore,
-    workload: RegisteredWorkload,
-    entries: Sequence[PolicyEntry],
-    trials: Iterable[StoredTrial],
-) -> list[RunCopy]:
-    """Describes the searches, and the study of each policy that none of them published."""
-    searches = {one.study: one for one in store.searches(workload=workload.identity.fingerprint)}
-    policies = {entry.policy.study: entry.policy for entry in reversed(entries)}
-    running = {row.study for row in trials if row.state == TrialState.RUNNING}
-    copies = []
-    for study in dict.fromkeys([*searches, *policies]):
-        search, policy = searches.get(study), policies.get(study)
-        if policy is not None or search is None:
-            status = FINISHED
-        elif study in running:
-            status = RUNNING
-        else:
-            status = FINISHED if search.strategy == _COMPARISON else KILLED
-        began = store.registered_at(study)
-        copies.append(search_copy(study, workload.identity, search, began, policy, status=status))
-    return copies
-
-
-class _Server:
-    """The server or folder behind a tracking URI."""
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-
-    @cached_property
-    def _client(self) -> MlflowClient:
-        for name, value in _SETTINGS.items():
-            os.environ.setdefault(name, value)
+@contextmanager
+def _connected(uri: str) -> Iterator[MlflowClient]:
+    """Makes a client; raises RetryableError if the server does not answer it as it should."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from mlflow import MlflowClient  # takes seconds
 
-            return MlflowClient(self._uri, registry_uri=self._uri)
+            client = MlflowClient(uri, registry_uri=uri)
+        yield client
+    except SyncSwitchError:
+        raise
+    except Exception as error:  # MLflow's client passes on those of several libraries
+        place = f"MLflow at {shown_uri(uri)}"
+        if any(words in str(error) for words in _UNREACHABLE):
+            raise RetryableError(f"{place} does not answer") from error
+        text = one_line(error).replace(uri, shown_uri(uri))
+        raise RetryableError(f"{place} refuses a copy: {text}") from error
 
-    def put(
-        self,
-        workload: RegisteredWorkload,
-        copies: Sequence[RunCopy],
-        entries: Sequence[PolicyEntry],
-    ) -> None:
-        """Brings runs and policies of a job up to date; may be repeated after any failure.
 
-        Parents come before their children, and the search of each policy is among the runs.
-        Raises RetryableError if the server does not answer as it should.
-        """
+def _put_runs(
+    client: MlflowClient, identity: WorkloadIdentity, copies: Iterable[RunCopy]
+) -> dict[str, str]:
+    """Brings the runs of a job up to date; returns the identifier of each by its key.
+
+    Parents come before their children.
+    """
+    experiment = _experiment(client, identity.name)
+    runs = _runs(client, experiment, identity.fingerprint)
+    found: dict[str, str] = {}
+    for copy in copies:
+        parent = {} if copy.parent is None else {_PARENT: found[copy.parent]}
+        if copy.key not in runs:
+            tags = {
+                _KEY: copy.key,
+                _FINGERPRINT: identity.fingerprint,
+                "syncswitch.workload": identity.name,
+                "mlflow.source.name": "syncswitch",
+            }
+            runs[copy.key] = client.create_run(
+                experiment,
+                start_time=_milliseconds(copy.started_at),
+                tags=_shortened({**tags, **parent, **copy.tags}),
+                run_name=copy.name,
+            )
+        run = runs[copy.key]
+        found[copy.key] = str(run.info.run_id)
+        if parent and run.data.tags.get(_PARENT) != parent[_PARENT]:
+            client.set_tag(run.info.run_id, _PARENT, parent[_PARENT])
+        if run.info.status != FINISHED:
+            _update(client, run, copy)
+    return found
+
+
+def _experiment(client: MlflowClient, name: str) -> str:
+    """Returns the identifier of the experiment of this name, which is made if need be."""
+    from mlflow.exceptions import MlflowException
+
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or name
+    known = client.get_experiment_by_name(name)
+    if known is None:
         try:
-            run_ids = self._put_runs(workload.identity, copies)
-            if entries:
-                self._put_policies(workload, entries, run_ids)
-        except SyncSwitchError:
-            raise
-        except Exception as error:  # MLflow's client passes on those of several libraries
-            place = f"MLflow at {shown_uri(self._uri)}"
-            if any(words in str(error) for words in _UNREACHABLE):
-                raise RetryableError(f"{place} does not answer") from error
-            text = one_line(error).replace(self._uri, shown_uri(self._uri))
-            raise RetryableError(f"{place} refuses a copy: {text}") from error
+            return str(client.create_experiment(name))
+        except MlflowException:
+            known = client.get_experiment_by_name(name)  # made at this moment
+            if known is None:
+                raise
+    return str(known.experiment_id)
 
-    def _put_runs(self, identity: WorkloadIdentity, copies: Sequence[RunCopy]) -> dict[str, str]:
-        """Returns the identifier of each run by its key."""
-        experiment = self._experiment(identity.name)
-        runs = self._runs(experiment, identity.fingerprint)
-        found: dict[str, str] = {}
-        for copy in copies:
-            run = runs.get(copy.key)
-            parent = None if copy.parent is None else found[copy.parent]
-            if run is None:
-                run = self._create(experiment, identity, copy, parent)
-            elif parent is not None and run.data.tags.get(_PARENT) != parent:
-                self._client.set_tag(run.info.run_id, _PARENT, parent)
-            found[copy.key] = run.info.run_id
-            if run.info.status != FINISHED:
-                self._update(run, copy)
-        return found
 
-    def _experiment(self, name: str) -> str:
-        from mlflow.exceptions import MlflowException
-
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or name
-        known = self._client.get_experiment_by_name(name)
-        if known is None:
-            try:
-                return str(self._client.create_experiment(name))
-            except MlflowException:
-                known = self._client.get_experiment_by_name(name)  # made at this moment
-                if known is None:
-                    raise
-        return str(known.experiment_id)
-
-    def _runs(self, experiment: str, fingerprint: str) -> dict[str, Run]:
-        """Returns the runs of a job by their keys."""
-        found: dict[str, list[Run]] = defaultdict(list)
-        token: str | None = ""
-        while token is not None:
-            page = self._client.search_runs(
-                [experiment],
-                f"tags.`{_FINGERPRINT}` = '{fingerprint}'",
-                max_results=_PAGE,
-                page_token=token or None,
-            )
-            for run in page:
-                if _KEY in run.data.tags:
-                    found[run.data.tags[_KEY]].append(run)
-            token = page.token or None
-        chosen = {}
-        for key, runs in found.items():
-            chosen[key], *others = sorted(runs, key=lambda run: str(run.info.run_id))
-            for other in others:
-                self._client.delete_run(other.info.run_id)
-        return chosen
-
-    def _create(
-        self, experiment: str, identity: WorkloadIdentity, copy: RunCopy, parent: str | None
-    ) -> Run:
-        tags = {
-            _KEY: copy.key,
-            _FINGERPRINT: identity.fingerprint,
-            "syncswitch.workload": identity.name,
-            "mlflow.source.name": "syncswitch",
-            **({} if parent is None else {_PARENT: parent}),
-            **copy.tags,
-        }
-        start_time = _milliseconds(copy.started_at)
-        return self._client.create_run(
-            experiment, start_time=start_time, tags=_shortened(tags), run_name=copy.name
+def _runs(client: MlflowClient, experiment: str, fingerprint: str) -> dict[str, Run]:
+    """Returns the runs of a job by their keys, and removes those that have the key of another."""
+    found: list[Run] = []
+    token: str | None = ""
+    while token is not None:
+        page = client.search_runs(
+            [experiment],
+            f"tags.`{_FINGERPRINT}` = '{fingerprint}'",
+            max_results=_PAGE,
+            page_token=token or None,
         )
+        found += [run for run in page if _KEY in run.data.tags]
+        token = page.token or None
+    chosen: dict[str, Run] = {}
+    for run in sorted(found, key=lambda run: str(run.info.run_id)):
+        if chosen.setdefault(run.data.tags[_KEY], run) is not run:
+            client.delete_run(run.info.run_id)
+    return chosen
 
-    def _update(self, run: Run, copy: RunCopy) -> None:
-        """Adds what a run lacks; its state comes last, so that a run that has ended is whole."""
-        from mlflow.entities import Metric as MlflowMetric
-        from mlflow.entities import Param, RunTag
 
-        run_id = str(run.info.run_id)
-        parameters = [
-            Param(name, str(value))
-            for name, value in copy.parameters.items()
-            if value is not None and name not in run.data.params
-        ]
-        tags = [
-            RunTag(name, text)
-            for name, text in _shortened(copy.tags).items()
-            if run.data.tags.get(name) != text
-        ]
-        # MLflow keeps equal points once if their times are equal too: all derive from one start.
-        start = run.info.start_time or 0
-        metrics = [
-            MlflowMetric(
-                # MLflow allows no colon, such as that of `ssp:3_mean_staleness`.
-                re.sub(r"[^\w./ -]", "-", point.name),
-                point.value,
-                start + round(1000 * point.elapsed_seconds),
-                point.worker_step,
-            )
-            for point in copy.points
-        ]
-        while metrics or parameters or tags:
-            batch, metrics = metrics[:_POINTS_PER_REQUEST], metrics[_POINTS_PER_REQUEST:]
-            self._client.log_batch(run_id, metrics=batch, params=parameters, tags=tags)
-            parameters, tags = [], []
-        if copy.status == run.info.status:
-            return
-        if copy.status == RUNNING:
-            self._client.update_run(run_id, status=RUNNING)
-        else:
-            self._client.set_terminated(run_id, copy.status, _milliseconds(copy.ended_at))
+def _update(client: MlflowClient, run: Run, copy: RunCopy) -> None:
+    """Adds what a run lacks; its state comes last, so that a run that has ended is whole."""
+    from mlflow.entities import Metric as MlflowMetric
+    from mlflow.entities import Param, RunTag
 
-    def _put_policies(
-        self,
-        workload: RegisteredWorkload,
-        entries: Sequence[PolicyEntry],
-        run_ids: Mapping[str, str],
-    ) -> None:
-        identity, client = workload.identity, self._client
-        name = re.sub(r"[/:]", "-", identity.name)
-        model = f"syncswitch-{name}-{identity.fingerprint[:8]}"
-        if not client.search_registered_models(f"name = '{model}'", max_results=1):
-            client.create_registered_model(
-                model,
-                tags={_FINGERPRINT: identity.fingerprint},
-                description=f"Timing policies of {identity.name} on {identity.cluster}: when to"
-                " switch. Each version holds a policy file for syncswitch-run --policy.",
-            )
-        numbers = self._versions(model)
-        for entry in sorted(entries, key=lambda entry: entry.policy.version):
-            if entry.policy.version not in numbers:
-                run_id = run_ids[f"search {entry.policy.study}"]
-                numbers[entry.policy.version] = self._add_version(model, workload, entry, run_id)
-        aliases = client.get_registered_model(model).aliases
-        for entry in entries:
-            number = numbers[entry.policy.version]
-            for alias in entry.aliases:
-                if not _RESERVED_ALIAS.fullmatch(alias) and str(aliases.get(alias)) != number:
-                    client.set_registered_model_alias(model, alias, number)
+    run_id = str(run.info.run_id)
+    parameters = [
+        Param(name, str(value))
+        for name, value in copy.parameters.items()
+        if value is not None and name not in run.data.params
+    ]
+    tags = [
+        RunTag(name, text)
+        for name, text in _shortened(copy.tags).items()
+        if run.data.tags.get(name) != text
+    ]
+    # MLflow keeps equal points once if their times are equal too: all derive from one start.
+    start = run.info.start_time or 0
+    metrics = [
+        MlflowMetric(
+            # MLflow allows no colon, such as that of `ssp:3_mean_staleness`.
+            re.sub(r"[^\w./ -]", "-", point.name),
+            point.value,
+            start + round(1000 * point.elapsed_seconds),
+            point.worker_step,
+        )
+        for point in copy.points
+    ]
+    while metrics or parameters or tags:
+        batch, metrics = metrics[:_POINTS_PER_REQUEST], metrics[_POINTS_PER_REQUEST:]
+        client.log_batch(run_id, metrics=batch, params=parameters, tags=tags)
+        parameters, tags = [], []
+    if copy.status == RUNNING != run.info.status:
+        client.update_run(run_id, status=RUNNING)
+    elif copy.status != run.info.status:
+        client.set_terminated(run_id, copy.status, _milliseconds(copy.ended_at))
 
-    def _versions(self, model: str) -> dict[int, str]:
-        """Returns MLflow's number of each version; it differs if others added or removed some."""
-        found: dict[int, str] = {}
-        versions = self._client.search_model_versions(f"name = '{model}'")
-        for one in sorted(versions, key=lambda one: int(one.version)):
-            if _VERSION not in one.tags:
-                continue
-            if int(one.tags[_VERSION]) in found:  # copied twice at the same moment
-                self._client.delete_model_version(model, str(one.version))
-            else:
-                found[int(one.tags[_VERSION])] = str(one.version)
-        return found
 
-    def _add_version(
-        self, model: str, workload: RegisteredWorkload, entry: PolicyEntry, run_id: str
-    ) -> str:
+def _put_policies(
+    client: MlflowClient,
+    workload: RegisteredWorkload,
+    entries: Sequence[PolicyEntry],
+    run_ids: Mapping[str, str],
+) -> None:
+    """Brings the policies of a job up to date; the searches that found them are among the runs."""
+    identity = workload.identity
+    model = f"syncswitch-{re.sub(r'[/:]', '-', identity.name)}-{identity.fingerprint[:8]}"
+    if not client.search_registered_models(f"name = '{model}'", max_results=1):
+        client.create_registered_model(
+            model,
+            tags={_FINGERPRINT: identity.fingerprint},
+            description=f"Timing policies of {identity.name} on {identity.cluster}: when to"
+            " switch. Each version holds a policy file for syncswitch-run --policy.",
+        )
+    # MLflow's numbers differ if others added or removed some.
+    numbers: dict[int, str] = {}
+    versions = client.search_model_versions(f"name = '{model}'")
+    for one in sorted(versions, key=lambda one: int(one.version)):
+        if _VERSION not in one.tags:
+            continue
+        if numbers.setdefault(int(one.tags[_VERSION]), str(one.version)) != str(one.version):
+            client.delete_model_version(model, str(one.version))  # copied at the same moment
+    for entry in sorted(entries, key=lambda entry: entry.policy.version):
         policy = entry.policy
-        folder = f"policy-{policy.version}"
-        self._client.log_text(run_id, policy_text(policy, workload), f"{folder}/policy.json")
+        if policy.version in numbers:
+            continue
+        run_id, folder = run_ids[f"search {policy.study}"], f"policy-{policy.version}"
+        client.log_text(run_id, policy_text(policy, workload), f"{folder}/policy.json")
         first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
-        made = self._client.create_model_version(
+        made = client.create_model_version(
             model,
             f"runs:/{run_id}/{folder}",
             run_id,
@@ -556,7 +487,13 @@ class _Server:
             f" {policy.total_worker_steps:,} worker-steps, then {second}",
             await_creation_for=None,
         )
-        return str(made.version)
+        numbers[policy.version] = str(made.version)
+    aliases = client.get_registered_model(model).aliases
+    for entry in entries:
+        number = numbers[entry.policy.version]
+        for alias in entry.aliases:
+            if not _RESERVED_ALIAS.fullmatch(alias) and str(aliases.get(alias)) != number:
+                client.set_registered_model_alias(model, alias, number)
 
 
 def _shortened(tags: Mapping[str, str]) -> dict[str, str]:

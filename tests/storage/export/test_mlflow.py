@@ -10,7 +10,6 @@ import pytest
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export.mlflow import (
-    FINISHED,
     Point,
     check_mlflow,
     search_copy,
@@ -66,7 +65,7 @@ def test_an_error_has_its_own_values_under_its_name() -> None:
     }
     # A policy from elsewhere has a run with what is known.
     policy = replace(POLICY, mean_accuracy=-2.0)
-    found = search_copy("1", spec.identity, None, None, policy, status=FINISHED)
+    found = search_copy("1", spec.identity, None, None, policy)
     assert Point("policy/mean_mae", 2.0, 0, 0.0) in found.points
     assert found.tags["syncswitch.policy_version"] == "1"
     assert "strategy" not in found.parameters
