@@ -31,10 +31,14 @@ from syncswitch.storage.columns import FrameColumn, TrialFacts, columns_of_recor
 from syncswitch.storage.database.engine import ROWS_AT_ONCE, Database, opened
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries import run_rows
-from syncswitch.storage.queries.policies import PolicyVersion, policy_versions
+from syncswitch.storage.queries.policies import (
+    PolicyUseFacts,
+    PolicyVersion,
+    policy_versions,
+    use_facts,
+)
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
-from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
 from syncswitch.storage.trials.choice import JobChoice, RunChoice, SearchChoice, TrialChoice
 
 if TYPE_CHECKING:

@@ -32,10 +32,9 @@ from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import checksum_of
 from syncswitch.storage.records.guard import Band, FailedSwitch, later_switch_points
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
-from syncswitch.storage.records.use import whole_use
-from syncswitch.storage.uses.waiting import spool_beside, spool_use
+from syncswitch.storage.uses.spool import spool_beside, spool_use
 from syncswitch.trainers.command import report, tell_run
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guarding

@@ -59,16 +59,20 @@ from syncswitch.searcher.words import (
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import PolicyError
-from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.policies.file import policy_text as policy_file_text
 from syncswitch.storage.policies.file import policy_to_dict, read_policy_file, write_policy
-from syncswitch.storage.policies.importing import import_policies
-from syncswitch.storage.policies.registry import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.policies.registry import (
+    CURRENT,
+    EvidenceTrial,
+    PolicyEntry,
+    PolicyRegistry,
+    import_policies,
+)
+from syncswitch.storage.queries.policies import FieldDifference, policy_differences
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.uses.spool import take_in
+from syncswitch.storage.uses.spool import spool_beside, take_in
 from syncswitch.storage.uses.store import uses_of
 from syncswitch.storage.uses.summary import UseSummary
-from syncswitch.storage.uses.waiting import spool_beside
 
 if TYPE_CHECKING:
     from syncswitch.searcher.search.explanation import Explanation

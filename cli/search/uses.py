@@ -29,7 +29,7 @@ from syncswitch.searcher.words import (
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
-from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
+from syncswitch.storage.queries.policies import PolicyUseFacts, use_facts
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.uses.spool import take_in
 

@@ -22,8 +22,8 @@ from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
+from syncswitch.storage.queries.policies import PolicyUseFacts, use_facts
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
-from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState

@@ -12,8 +12,7 @@ from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import NONE, counted
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
-from syncswitch.storage.uses.drift import Drift
-from syncswitch.storage.uses.summary import UseSummary
+from syncswitch.storage.uses.summary import Drift, UseSummary
 
 
 def policy_text(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:

@@ -68,8 +68,8 @@ from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
 from syncswitch.searcher.strategies.registry import stored_strategy
-from syncswitch.storage.database.driver_errors import is_away
-from syncswitch.storage.database.engine import RESTART_SECONDS, Database
+from syncswitch.storage.database.defaults import RESTART_SECONDS
+from syncswitch.storage.database.engine import Database, is_away
 from syncswitch.storage.errors import (
     DatabaseAwayError,
     FatalError,

@@ -15,13 +15,11 @@ from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.errors import reason_of
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import TrialRecord
-from syncswitch.storage.records.use import PolicyUse, whole_use
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.uses.spool import take_in
+from syncswitch.storage.uses.spool import spool_beside, spool_use, take_in
 from syncswitch.storage.uses.store import hand_out_seed, record_use
-from syncswitch.storage.uses.waiting import spool_beside, spool_use
 
 _T = TypeVar("_T")
 Tell = Callable[[str], None]

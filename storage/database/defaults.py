@@ -1,4 +1,4 @@
-"""The default place of the database, in a module without imports for `--help`."""
+"""The usual place of the database, and the patience with it; imports nothing, for `--help`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 
 DEFAULT_URL = "sqlite:///syncswitch.db"
 ENVIRONMENT_VARIABLE = "SYNCSWITCH_STORAGE"
+
+RESTART_SECONDS = 120.0
+"""How long to wait for a server that is away; the results of a long run are worth it."""
 
 
 def database_url(given: str | None) -> str:

@@ -13,9 +13,15 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+)
 
-from syncswitch.storage.database.driver_errors import CollisionError, reason, translated
+from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.inspection import (
     REVISION,
     VERSION_TABLE,
@@ -25,20 +31,65 @@ from syncswitch.storage.database.inspection import (
     shown,
     sqlite_path,
 )
-from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, one_line
+from syncswitch.storage.errors import (
+    DatabaseAwayError,
+    DatabaseError,
+    FatalError,
+    RetryableError,
+    SyncSwitchError,
+    one_line,
+)
 
-WRITER = "syncswitch_writer"
-"""Execution option of an engine whose transactions may write."""
+_WRITER = "syncswitch_writer"  # option of an engine whose transactions may write
 
 ROWS_AT_ONCE = 10_000
 """Number of rows in a block, which takes a few megabytes."""
 
+_ATTEMPTS = 4
 _BUSY_SECONDS = 30.0
+_ADVISORY_LOCK = 0x53594E43  # any number, but the same in all versions of this software
 _CACHE_KIBIBYTES = 64 * 1024  # an upper limit: summaries of 100,000 trials read them more than once
-_EXTRAS = {"psycopg": "'syncswitch[postgresql]'"}
+# SQLSTATEs of transactions that met (another try helps), a duplicate row, and a full disk.
+_MEETING = frozenset({"40001", "40P01"})
+_UNIQUE = "23505"
+_DISK_FULL = "53100"
+
+_T = TypeVar("_T")
 
 
-def new_engine(parsed: URL, url: str) -> Engine:
+class CollisionError(RetryableError):
+    """A row with this key exists: another writer added it just now, or long ago."""
+
+
+def translated(error: DBAPIError, place: str) -> SyncSwitchError:
+    """Returns our error for one of a driver; `place` names the database in messages."""
+    why = reason(error)
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    is_server = not isinstance(error.orig, sqlite3.Error)
+    is_lost = error.connection_invalidated or (is_server and isinstance(error, OperationalError))
+    if state == _UNIQUE:
+        return CollisionError(f"the database {place} refuses these values: {why}")
+    if (is_lost and state != _DISK_FULL) or state in _MEETING or "is locked" in why:
+        return DatabaseAwayError(f"the database {place} is busy or was lost: {why}")
+    if isinstance(error, (IntegrityError, DataError)):
+        return FatalError(f"the database {place} refuses these values: {why}")
+    return DatabaseError(
+        f"the database {place} cannot be used: {why}; check its permissions, free space and"
+        f" server, or name another with --storage URL"
+    )
+
+
+def is_away(error: BaseException | None) -> bool:
+    """Returns whether an error from another library means that the database may come back."""
+    return isinstance(error, DBAPIError) and isinstance(translated(error, ""), DatabaseAwayError)
+
+
+def reason(error: DBAPIError) -> str:
+    """Returns the message of the driver in one line."""
+    return " ".join(str(error.orig).split())
+
+
+def _new_engine(parsed: URL, url: str) -> Engine:
     """Makes an engine for a URL; connects to nothing yet.
 
     Raises DatabaseError if the driver is missing, or cannot be used.
@@ -60,9 +111,10 @@ def new_engine(parsed: URL, url: str) -> Engine:
         ) from error
     except ImportError as error:
         module = error.name or parsed.get_driver_name()
+        package = "'syncswitch[postgresql]'" if module == "psycopg" else module
         raise DatabaseError(
             f"{shown(url)} needs a driver that is missing ({one_line(error)});"
-            f" `pip install {_EXTRAS.get(module, module)}`"
+            f" `pip install {package}`"
         ) from error
     if is_sqlite:
         event.listen(engine, "connect", _prepare_sqlite)
@@ -79,11 +131,11 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    is_writer = connection.get_execution_options().get(WRITER)
+    is_writer = connection.get_execution_options().get(_WRITER)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
 
 
-def use_write_ahead_log(engine: Engine) -> None:
+def _use_write_ahead_log(engine: Engine) -> None:
     """Switches a file, for good, to a mode in which readers and a writer work side by side.
 
     SQLite refuses this change at once, without waiting, while another process uses the file.
@@ -104,15 +156,6 @@ def use_write_ahead_log(engine: Engine) -> None:
         time.sleep(random.uniform(0.01, 0.1))
 
 
-RESTART_SECONDS = 120.0
-"""How long to wait for a server that is away; the results of a long run are worth it."""
-
-_ATTEMPTS = 4
-_ADVISORY_LOCK = 0x53594E43  # any number, but the same in all versions of this software
-
-_T = TypeVar("_T")
-
-
 class Database:
     """An open database whose tables have the current revision. A context manager.
 
@@ -129,7 +172,7 @@ class Database:
         is_server = engine.dialect.name == "postgresql"
         snapshot = {"isolation_level": "REPEATABLE READ"} if is_server else {}
         self.engine = engine.execution_options(**snapshot)
-        self._writer = engine.execution_options(**{WRITER: True})
+        self._writer = engine.execution_options(**{_WRITER: True})
 
     @contextmanager
     def transaction(self, *, read_only: bool = False) -> Iterator[Connection]:
@@ -152,6 +195,11 @@ class Database:
                 f"{shown(self.url)} holds a value that cannot be read ({one_line(error)}); see"
                 f" `syncswitch-search db check --storage {shown(self.url)}`"
             ) from error
+
+    def rows(self, query: Select[Any]) -> Sequence[Any]:
+        """Returns all rows of a query. Raises SyncSwitchError as `transaction` does."""
+        with self.transaction(read_only=True) as connection:
+            return connection.execute(query).all()
 
     def row_blocks(
         self, query: Select[Any], rows_at_once: int = ROWS_AT_ONCE
@@ -259,7 +307,7 @@ def examined(url: str, *, may_create: bool) -> tuple[bool, Engine]:
     path = sqlite_path(parsed)
     if path is not None:
         check_sqlite_file(path, may_create=may_create)
-    engine = new_engine(parsed, url)
+    engine = _new_engine(parsed, url)
     try:
         with engine.connect() as connection:
             return has_our_tables(connection, shown(url)), engine
@@ -291,8 +339,8 @@ def _make_tables(engine: Engine, place: str) -> None:
     is_sqlite = engine.dialect.name == "sqlite"
     try:
         if is_sqlite:
-            use_write_ahead_log(engine)
-        with engine.execution_options(**{WRITER: True}).begin() as connection:
+            _use_write_ahead_log(engine)
+        with engine.execution_options(**{_WRITER: True}).begin() as connection:
             if not is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
             if has_our_tables(connection, place):

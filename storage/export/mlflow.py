@@ -213,7 +213,7 @@ def search_copy(
             **{name: getattr(identity, name) for name in of_job},
             **{name: getattr(search, name) for name in of_search},
         },
-        tags=_tags("search", identity.decided_by, policy and policy.version, study=study),
+        tags=_tags("search", identity.decided_by, policy.version if policy else None, study=study),
         points=tuple(_points(found, identity.decided_by, 0, 0.0)),
     )
 

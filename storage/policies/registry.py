@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -14,6 +15,8 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    String,
+    Table,
     and_,
     false,
     func,
@@ -24,7 +27,7 @@ from sqlalchemy import (
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
-from syncswitch.storage.policies.file import policy_to_dict
+from syncswitch.storage.policies.file import PolicyFile, job_mismatch, policy_to_dict
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import LARGEST_INTEGER, RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
@@ -33,6 +36,7 @@ from syncswitch.storage.tables.base import add_rows, columns_of, record_of
 from syncswitch.storage.tables.policies import ALIASES, EVIDENCE, POLICIES
 from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
 from syncswitch.storage.trials.workloads import (
+    add_workload,
     is_workload,
     lock_workload,
     registered_workload,
@@ -77,89 +81,75 @@ def read_policies(
     connection: Connection, query: Select[Any]
 ) -> list[tuple[Row[Any], TimingPolicy]]:
     """Returns the rows of a query with their policies, newest first; times are in UTC."""
-    newest_first = query.order_by(
-        POLICIES.c.created_at.desc(), POLICIES.c.version.desc(), POLICIES.c.fingerprint
-    )
-    rows = connection.execute(newest_first).all()
-    evidence = _evidence(connection, query) if rows else {}
-    return [(row, _policy(row, evidence.get((row.fingerprint, row.version), []))) for row in rows]
-
-
-def _evidence(connection: Connection, query: Select[Any]) -> dict[tuple[str, int], list[Evidence]]:
-    """Returns the evidence of policies by fingerprint and version."""
+    newest_first = (POLICIES.c.created_at.desc(), POLICIES.c.version.desc(), POLICIES.c.fingerprint)
+    rows = connection.execute(query.order_by(*newest_first)).all()
     chosen = query.with_only_columns(POLICIES.c.fingerprint, POLICIES.c.version).subquery()
+    is_chosen = (chosen.c.fingerprint == EVIDENCE.c.fingerprint) & (
+        chosen.c.version == EVIDENCE.c.version
+    )
     columns = columns_of(Evidence, EVIDENCE)
-    statement = (
+    runs = (
         select(EVIDENCE.c.fingerprint, EVIDENCE.c.version, *columns)
-        .join(
-            chosen,
-            (chosen.c.fingerprint == EVIDENCE.c.fingerprint)
-            & (chosen.c.version == EVIDENCE.c.version),
-        )
+        .join(chosen, is_chosen)
         .order_by(EVIDENCE.c.position)
     )
-    found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
-    for fingerprint, version, *values in connection.execute(statement):
-        found[fingerprint, version].append(Evidence(*values))
-    return found
+    evidence: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
+    for fingerprint, version, *values in connection.execute(runs) if rows else ():
+        evidence[fingerprint, version].append(Evidence(*values))
+    return [
+        (
+            row,
+            record_of(
+                TimingPolicy,
+                row,
+                evidence=tuple(evidence[row.fingerprint, row.version]),
+                created_at=row.created_at.isoformat(),
+                band=None if row.band is None else Band.of(row.band),
+            ),
+        )
+        for row in rows
+    ]
 
 
-def _policy(row: Row[Any], evidence: list[Evidence]) -> TimingPolicy:
-    return record_of(
-        TimingPolicy,
-        row,
-        evidence=tuple(evidence),
-        created_at=row.created_at.isoformat(),
-        band=None if row.band is None else Band.of(row.band),
-    )
-
-
-def last_version(connection: Connection, fingerprint: str) -> int:
+def _last_version(connection: Connection, fingerprint: str) -> int:
     """Returns the highest version; 0 if there is none."""
     query = select(func.max(POLICIES.c.version)).where(POLICIES.c.fingerprint == fingerprint)
     return connection.scalar(query) or 0
 
 
-def add_version(
+def _add_version(
     connection: Connection, policy: TimingPolicy, imported_at: datetime | None = None
 ) -> TimingPolicy:
     """Adds the next version of a workload that is locked, and returns it."""
-    version = last_version(connection, policy.fingerprint) + 1
+    version = _last_version(connection, policy.fingerprint) + 1
     created_at = datetime.fromisoformat(policy.created_at).astimezone(timezone.utc)
     content = {**asdict(policy), "version": version, "created_at": created_at}
     evidence = content.pop("evidence")
     connection.execute(insert(POLICIES).values(imported_at=imported_at, **content))
-    add_rows(
-        connection,
-        EVIDENCE,
-        ({"position": position, **run} for position, run in enumerate(evidence)),
-        fingerprint=policy.fingerprint,
-        version=version,
-    )
+    runs = [{"position": position, **run} for position, run in enumerate(evidence)]
+    add_rows(connection, EVIDENCE, runs, fingerprint=policy.fingerprint, version=version)
     return replace(policy, version=version, created_at=created_at.isoformat())
 
 
-def point(connection: Connection, fingerprint: str, alias: str, version: int) -> None:
+def _point(connection: Connection, fingerprint: str, alias: str, version: int) -> None:
     """Points an alias at an existing version."""
-    if pointed_at(connection, fingerprint, alias) is None:
-        values = {"fingerprint": fingerprint, "alias": alias, "version": version}
+    values = {"fingerprint": fingerprint, "alias": alias, "version": version}
+    if _pointed_at(connection, fingerprint, alias) is None:
         connection.execute(insert(ALIASES).values(values))
     else:
-        connection.execute(
-            update(ALIASES).where(_is_alias(fingerprint, alias)).values(version=version)
-        )
+        here = (ALIASES.c.fingerprint == fingerprint) & (ALIASES.c.alias == alias)
+        connection.execute(update(ALIASES).where(here).values(values))
 
 
-def pointed_at(connection: Connection, fingerprint: str, alias: str) -> int | None:
+def _pointed_at(connection: Connection, fingerprint: str, alias: str) -> int | None:
     """Returns the version that an alias points at; None if there is no such alias."""
-    query = select(ALIASES.c.version).where(_is_alias(fingerprint, alias))
-    return connection.scalar(query)
+    here = (ALIASES.c.fingerprint == fingerprint) & (ALIASES.c.alias == alias)
+    return connection.scalar(select(ALIASES.c.version).where(here))
 
 
-def _is_alias(fingerprint: str, alias: str) -> ColumnElement[bool]:
-    return (ALIASES.c.fingerprint == fingerprint) & (ALIASES.c.alias == alias)
-
-
+_IS_POINTED_AT = (ALIASES.c.fingerprint == POLICIES.c.fingerprint) & (
+    ALIASES.c.version == POLICIES.c.version
+)
 _ALIAS = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 
@@ -192,19 +182,18 @@ class PolicyRegistry:
                     f" a workload can be published once `syncswitch-search run` has searched for"
                     f" it here"
                 )
-            for _, published in read_policies(
-                connection, _published_by(policy.fingerprint, policy.study)
-            ):
+            before = _published_by(policy.fingerprint, policy.study)
+            for _, published in read_policies(connection, before):
                 return published
-            current = pointed_at(connection, policy.fingerprint, CURRENT)
+            current = _pointed_at(connection, policy.fingerprint, CURRENT)
             if replaces not in (None, current):
                 at = "nothing" if current is None else f"version {current}"
                 raise PolicyError(
                     f"{CURRENT} of workload {policy.fingerprint[:12]} is {at}, not version"
                     f" {replaces} any more; see `syncswitch-search policy list`"
                 )
-            published = add_version(connection, policy)
-            point(connection, published.fingerprint, CURRENT, published.version)
+            published = _add_version(connection, policy)
+            _point(connection, published.fingerprint, CURRENT, published.version)
             return published
 
         return self._database.write(operation)
@@ -230,15 +219,7 @@ class PolicyRegistry:
             protocols: Only for this pair of protocols.
             alias: Name of the alias.
         """
-        query = (
-            _of_workload(workload)
-            .join(
-                ALIASES,
-                (ALIASES.c.fingerprint == POLICIES.c.fingerprint)
-                & (ALIASES.c.version == POLICIES.c.version),
-            )
-            .where(ALIASES.c.alias == alias)
-        )
+        query = _of_workload(workload).join(ALIASES, _IS_POINTED_AT).where(ALIASES.c.alias == alias)
         if workers is not None:
             query = query.where(_equals(POLICIES.c.workers, workers))
         if protocols is not None:
@@ -280,17 +261,14 @@ class PolicyRegistry:
 
     def workload(self, fingerprint: str) -> RegisteredWorkload | None:
         """Returns the workload of a fingerprint; None if the database does not know it."""
-        with self._database.transaction(read_only=True) as connection:
-            query = select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint)
-            row = connection.execute(query).one_or_none()
-            return None if row is None else registered_workload(row)
+        rows = self._database.rows(select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint))
+        return registered_workload(rows[0]) if rows else None
 
     def workloads(self, selector: str) -> list[RegisteredWorkload]:
         """Returns the workloads of a name, reference or start of a fingerprint, newest first."""
         newest_first = (WORKLOADS.c.registered_at.desc(), WORKLOADS.c.fingerprint)
         query = select(WORKLOADS).where(is_workload(selector)).order_by(*newest_first)
-        with self._database.transaction(read_only=True) as connection:
-            return [registered_workload(row) for row in connection.execute(query)]
+        return [registered_workload(row) for row in self._database.rows(query)]
 
     def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
         """Returns the trials that a version rests on, in their order."""
@@ -314,19 +292,16 @@ class PolicyRegistry:
             .where(EVIDENCE.c.fingerprint == fingerprint, EVIDENCE.c.version == version)
             .order_by(EVIDENCE.c.position)
         )
-        with self._database.transaction(read_only=True) as connection:
-            return [
-                EvidenceTrial(trial_id, agrees=bool(agrees))
-                for trial_id, agrees in connection.execute(query)
-            ]
+        return [
+            EvidenceTrial(trial_id, agrees=bool(agrees))
+            for trial_id, agrees in self._database.rows(query)
+        ]
 
     def aliases(self, fingerprint: str) -> dict[str, int]:
         """Returns the version that each alias points at."""
-        query = (
-            select(ALIASES).where(ALIASES.c.fingerprint == fingerprint).order_by(ALIASES.c.alias)
-        )
-        with self._database.transaction(read_only=True) as connection:
-            return {row.alias: row.version for row in connection.execute(query)}
+        of_job = select(ALIASES).where(ALIASES.c.fingerprint == fingerprint)
+        rows = self._database.rows(of_job.order_by(ALIASES.c.alias))
+        return {row.alias: row.version for row in rows}
 
     def set_alias(self, fingerprint: str, alias: str, version: int) -> None:
         """Points an alias at a version, whatever it pointed at before.
@@ -342,14 +317,14 @@ class PolicyRegistry:
 
         def operation(connection: Connection) -> None:
             # Versions have no gaps, and databases cannot compare with a number that is too large.
-            last = last_version(connection, fingerprint)
+            last = _last_version(connection, fingerprint)
             if not 1 <= version <= last:
                 allowed = f"allowed: 1 to {last}" if last else "it has no policy yet"
                 raise PolicyError(
                     f"workload {fingerprint[:12]} has no policy version {version}; {allowed}"
                     f" (see `syncswitch-search policy list`)"
                 )
-            point(connection, fingerprint, alias, version)
+            _point(connection, fingerprint, alias, version)
 
         self._database.write(operation)
 
@@ -383,12 +358,12 @@ class PolicyRegistry:
                     f" there is none to roll back to"
                 )
             # A repeated attempt may find its own change, and must not go further back.
-            if pointed_at(connection, fingerprint, alias) not in {before, lower}:
+            if _pointed_at(connection, fingerprint, alias) not in {before, lower}:
                 raise PolicyError(
                     f"{alias} of workload {fingerprint[:12]} was moved from version {before} by"
                     f" somebody else at this moment; see `syncswitch-search policy list`"
                 )
-            point(connection, fingerprint, alias, lower)
+            _point(connection, fingerprint, alias, lower)
             return lower
 
         return before, self._database.write(operation)
@@ -441,3 +416,85 @@ def _of_workload(selector: str | None) -> Select[Any]:
     return query.join(WORKLOADS, WORKLOADS.c.fingerprint == POLICIES.c.fingerprint).where(
         is_workload(selector)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedPolicy:
+    """What this database has of one file now; if the policy is not new, it was there already."""
+
+    policy: TimingPolicy
+    is_new: bool
+    current_version: int
+    identity: WorkloadIdentity
+
+
+def import_policies(database: Database, files: Sequence[PolicyFile]) -> list[ImportedPolicy]:
+    """Adds each file's policy as the next version of its workload: all of them, or none.
+
+    A policy is recognized by its fingerprint, study and time of creation; one that is there already
+    stays as it is. An unknown workload is registered, a known one keeps its name and reference.
+
+    Raises:
+        PolicyError: A policy that is there says something else.
+    """
+    for file in files:
+        _check_texts(file)
+
+    def operation(connection: Connection) -> list[ImportedPolicy]:
+        jobs: dict[str, WorkloadIdentity] = {}
+        # In one order, so that two imports cannot wait for each other.
+        for file in sorted(files, key=lambda file: file.policy.fingerprint):
+            row = lock_workload(connection, file.policy.fingerprint)
+            if row is None:
+                add_workload(connection, file.workload)
+            job = file.workload.identity if row is None else registered_workload(row).identity
+            mismatch = job_mismatch(file.policy, job)
+            if mismatch:
+                raise PolicyError(f"policy file {file.path} was altered: {mismatch}")
+            jobs[file.policy.fingerprint] = job
+        return [_import(connection, file, jobs[file.policy.fingerprint]) for file in files]
+
+    return database.write(operation)
+
+
+def _check_texts(file: PolicyFile) -> None:
+    """Refuses texts that are too long for a column, which only PostgreSQL would refuse itself."""
+    values: list[tuple[Table, dict[str, object]]] = [(POLICIES, asdict(file.policy))]
+    values += [(EVIDENCE, asdict(run)) for run in file.policy.evidence]
+    workload = {**asdict(file.workload.identity), "reference": file.workload.reference}
+    values.append((WORKLOADS, workload))
+    for table, row in values:
+        for column in table.columns:
+            text = row.get(column.name)
+            if not isinstance(column.type, String) or not isinstance(text, str):
+                continue
+            longest = column.type.length
+            if "\0" in text or (longest is not None and len(text) > longest):
+                raise PolicyError(
+                    f"policy file {file.path}: {column.name} {text[:40]!r} has {len(text)}"
+                    f" characters; allowed: {longest or 'any number'}, none of them NUL"
+                )
+
+
+def _import(connection: Connection, file: PolicyFile, job: WorkloadIdentity) -> ImportedPolicy:
+    fingerprint = file.policy.fingerprint
+    created_at = datetime.fromisoformat(file.policy.created_at).astimezone(timezone.utc)
+    query = select(POLICIES).where(
+        POLICIES.c.fingerprint == fingerprint,
+        POLICIES.c.study == file.policy.study,
+        POLICIES.c.created_at == created_at,
+    )
+    there = [policy for _, policy in read_policies(connection, query)]
+    now = datetime.now(timezone.utc)
+    policy = there[0] if there else _add_version(connection, file.policy, now)
+    stated = replace(file.policy, version=policy.version, created_at=created_at.isoformat())
+    if policy != stated:
+        raise PolicyError(
+            f"policy file {file.path} was altered: its policy is in this database already, as"
+            f" version {policy.version} of workload {fingerprint[:12]}, and says something else;"
+            f" see `syncswitch-search policy diff {fingerprint[:12]}@{policy.version} {file.path}`"
+        )
+    current = _pointed_at(connection, fingerprint, CURRENT)
+    if current is None:
+        _point(connection, fingerprint, CURRENT, policy.version)
+    return ImportedPolicy(policy, not there, current or policy.version, job)

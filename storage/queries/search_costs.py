@@ -19,7 +19,7 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import SEARCHES, WORKLOADS
 from syncswitch.storage.trials.choice import SearchChoice, conditions
-from syncswitch.storage.trials.rows import read_trials
+from syncswitch.storage.trials.store import read_trials
 from syncswitch.storage.trials.values import CANCELLED, StoredTrial
 from syncswitch.storage.trials.workloads import is_workload
 

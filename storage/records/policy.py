@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
-from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +163,49 @@ class TimingPolicy:
         if not self.baseline_seconds or not self.training_seconds:
             return None
         return self.baseline_seconds / self.training_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyUse:
+    """A whole run with a policy. Study and time of creation name the policy in every database.
+
+    Attributes:
+        use_id: Random identifier, drawn before the run began; a run that was interrupted keeps it
+            when it goes on.
+        study: Name of the study that found the policy.
+        created_at: Time of the policy's creation, ISO 8601, UTC.
+        version: Version of the policy in the registry that it was taken from.
+        record: The measurements of the run.
+    """
+
+    use_id: str
+    study: str
+    created_at: str
+    version: int
+    record: TrialRecord
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the job, and so of the policy."""
+        return self.record.spec.identity.fingerprint
+
+
+def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyUse | None:
+    """Makes a use of a run with a policy; None if the run came to no end of its own.
+
+    The parts of its specification that only the run itself needed are left out.
+    """
+    is_at_end = record.worker_steps >= policy.total_worker_steps
+    if record.stopped_early or not (is_at_end or record.diverged):
+        return None
+    kept = (
+        "identity",
+        "switch_percent",
+        "seed",
+        "replicate",
+        "conditions",
+        "inherited_evaluations",
+    )
+    spec = TrialSpec(**{name: getattr(record.spec, name) for name in kept})
+    measured = replace(record, spec=spec, checkpoints={})
+    return PolicyUse(use_id, policy.study, policy.created_at, policy.version, measured)

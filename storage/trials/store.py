@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, Executable, Row, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Row,
+    Table,
+    delete,
+    insert,
+    select,
+    update,
+)
 
-from syncswitch.storage.database.engine import RESTART_SECONDS, Database
+from syncswitch.storage.database.defaults import RESTART_SECONDS
+from syncswitch.storage.database.engine import ROWS_AT_ONCE, Database
 from syncswitch.storage.errors import DatabaseError, FatalError, UserError
+from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import (
     BASELINE_PERCENT,
     Evaluation,
+    PhaseRecord,
     RunEvent,
     TrialRecord,
     TrialSpec,
@@ -24,20 +38,21 @@ from syncswitch.storage.records.trial import (
 )
 from syncswitch.storage.tables.base import add_rows, columns_of, record_of
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import CHECKPOINTS, EVENTS, SEARCHES, TRIALS, WORKLOADS
+from syncswitch.storage.tables.trials import (
+    CHECKPOINTS,
+    EVENTS,
+    FAILED_SWITCHES,
+    PHASES,
+    SEARCHES,
+    TRIALS,
+    WORKLOADS,
+)
 from syncswitch.storage.trials.choice import TrialChoice, conditions
 from syncswitch.storage.trials.evaluations import (
+    add_evaluations,
     read_curves,
     read_evaluations,
     record_target,
-)
-from syncswitch.storage.trials.rows import (
-    COST,
-    add_parts,
-    cost_values,
-    read_trials,
-    result_values,
-    storable_text,
 )
 from syncswitch.storage.trials.values import (
     Fork,
@@ -47,11 +62,113 @@ from syncswitch.storage.trials.values import (
     StoredTrial,
     check_times,
     condition_values,
+    storable_text,
 )
 from syncswitch.storage.trials.workloads import is_workload, upsert_workload
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+_PARENT = TRIALS.alias()
+_COLUMNS = (
+    *TRIAL_FACTS.c,
+    _PARENT.c.trial_number.label("parent_trial_number"),
+    TRIALS.c.heartbeat_at,
+    TRIALS.c.process_id,
+    TRIALS.c.process_started_at,
+)
+COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
+
+
+def cost_values(record: TrialRecord) -> dict[str, Any]:
+    """Returns the columns that say how far a run came, when and where, and how long it took."""
+    names = (*COST, "worker_steps", "started_at", "ended_at", "host")
+    return {name: getattr(record, name) for name in names} | {"software": dict(record.software)}
+
+
+def result_values(record: TrialRecord) -> dict[str, Any]:
+    """Returns the columns of a complete trial that hold what it measured."""
+    guard = record.guard
+    known = len(record.spec.inherited_evaluations) + len(record.evaluations)
+    return {
+        **cost_values(record),
+        "state": TrialState.COMPLETE,
+        "failure": None,
+        "converged_accuracy": record.converged_accuracy,
+        "converged_evaluations": min(record.converged_evaluations, known),
+        "final_accuracy": record.final_accuracy,
+        "converged": record.converged,
+        "diverged": record.diverged,
+        "stopped_early": record.stopped_early,
+        "guard": "off" if guard is None else guard.state,
+        "held_percent": record.spec.switch_percent if guard is None else guard.held_percent,
+    }
+
+
+def add_parts(connection: Connection, trial_id: int, record: TrialRecord) -> None:
+    """Adds the phases, failed switches, events and evaluations of a run to its trial."""
+    failed = record.guard.failed if record.guard else ()
+    for table, parts in (
+        (PHASES, record.phases),
+        (FAILED_SWITCHES, failed),
+        (EVENTS, record.events),
+    ):
+        rows = [{"position": place, **asdict(one)} for place, one in enumerate(parts)]
+        for row in rows:
+            row |= {name: storable_text(row[name]) for name in ("alarm", "reason") if name in row}
+        add_rows(connection, table, rows, trial_id=trial_id)
+    add_evaluations(connection, [(trial_id, record.evaluations)])
+
+
+def read_trials(connection: Connection, *conditions: ColumnElement[bool]) -> Iterator[StoredTrial]:
+    """Yields trials in the order in which they were added, in bounded memory.
+
+    The conditions are on the columns of `TRIAL_FACTS`.
+    """
+    query = (
+        select(*_COLUMNS)
+        .join(TRIALS, TRIALS.c.trial_id == TRIAL_FACTS.c.trial_id)
+        .outerjoin(_PARENT, _PARENT.c.trial_id == TRIAL_FACTS.c.parent_trial_id)
+        .where(*conditions)
+        .order_by(TRIAL_FACTS.c.trial_id)
+    )
+    rows = connection.execute(query, execution_options={"yield_per": ROWS_AT_ONCE})
+    for block in rows.partitions():
+        chosen = (
+            TRIAL_FACTS.c.trial_id.between(block[0].trial_id, block[-1].trial_id),
+            *conditions,
+        )
+        phases = _parts(connection, PhaseRecord, PHASES, chosen)
+        failed = _parts(connection, FailedSwitch, FAILED_SWITCHES, chosen)
+        for row in block:
+            yield StoredTrial(
+                **row._asdict(),
+                phases=tuple(phases.get(row.trial_id, ())),
+                failed=tuple(failed.get(row.trial_id, ())),
+            )
+
+
+_Part = TypeVar("_Part", PhaseRecord, FailedSwitch)
+
+
+def _parts(
+    connection: Connection,
+    kind: type[_Part],
+    table: Table,
+    chosen: Sequence[ColumnElement[bool]],
+) -> dict[int, list[_Part]]:
+    """Returns the phases or failed switches of trials, in order, by `trial_id`."""
+    query = (
+        select(table.c.trial_id, *columns_of(kind, table))
+        .join(TRIAL_FACTS, TRIAL_FACTS.c.trial_id == table.c.trial_id)
+        .where(*chosen)
+        .order_by(table.c.trial_id, table.c.position)
+    )
+    found: dict[int, list[_Part]] = defaultdict(list)
+    for trial_id, *values in connection.execute(query):
+        found[trial_id].append(kind(*values))
+    return found
 
 
 def _write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
@@ -60,52 +177,34 @@ def _write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
     The options stay those of its first writer: they may be computed from what the database held
     when the search began, and its strategy must not change while it runs. That it was dropped, and
     the threshold, which the search may have measured, stay as well.
-
-    Raises:
-        DatabaseError: The study belongs to another workload.
-        FatalError: An option is not a JSON value.
     """
-    values = {**asdict(search), "options": _as_json(search)}
-    query = select(SEARCHES).where(SEARCHES.c.study == search.study)
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        values["registered_at"] = _now()
-        connection.execute(insert(SEARCHES).values(values))
-        return record_of(SearchInfo, connection.execute(query).one())
-    if row.fingerprint != search.fingerprint:
-        raise DatabaseError(
-            f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
-            f" {search.fingerprint[:12]}; give the new search a study name of its own"
-        )
-    stored = asdict(record_of(SearchInfo, row))
-    fixed = {"options", "dropped", "threshold"}
-    changed = {name: values[name] for name in stored.keys() - fixed if stored[name] != values[name]}
-    if changed:
-        connection.execute(update(SEARCHES).where(SEARCHES.c.study == search.study).values(changed))
-    return record_of(SearchInfo, connection.execute(query).one())
-
-
-def _as_json(search: SearchInfo) -> dict[str, Any]:
-    """Returns the options as the database gives them back; SQLite would also store a NaN."""
     try:
-        options: dict[str, Any] = json.loads(json.dumps(dict(search.options), allow_nan=False))
+        # As the database gives them back; SQLite would also store a NaN.
+        options = json.loads(json.dumps(dict(search.options), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise FatalError(
             f"an option of search {search.study!r} is not a JSON value: {error}"
         ) from error
-    return options
-
-
-def _check_paths(spec: TrialSpec) -> None:
-    """Raises UserError for paths that are not UTF-8 text, before the training is paid for."""
-    for path in (spec.fork_from, spec.checkpoint_directory):
-        whole = "" if path is None else str(path.absolute())
-        try:
-            whole.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"the checkpoint path {whole!r} is not UTF-8 text; name a folder whose path is"
-            ) from error
+    values = {**asdict(search), "options": options}
+    query = select(SEARCHES).where(SEARCHES.c.study == search.study)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        connection.execute(insert(SEARCHES).values(registered_at=_now(), **values))
+    elif row.fingerprint != search.fingerprint:
+        raise DatabaseError(
+            f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
+            f" {search.fingerprint[:12]}; give the new search a study name of its own"
+        )
+    else:
+        stored = asdict(record_of(SearchInfo, row))
+        fixed = {"options", "dropped", "threshold"}
+        changed = {
+            name: values[name] for name in stored.keys() - fixed if stored[name] != values[name]
+        }
+        if changed:
+            here = SEARCHES.c.study == search.study
+            connection.execute(update(SEARCHES).where(here).values(changed))
+    return record_of(SearchInfo, connection.execute(query).one())
 
 
 def _now() -> datetime:
@@ -135,22 +234,6 @@ def _end_trial(
     connection.execute(update(TRIALS).where(TRIALS.c.trial_id == row.trial_id).values(values))
     trial_id: int = row.trial_id
     return trial_id
-
-
-def _parent_id(connection: Connection, study: str, fork: Fork | None) -> int | None:
-    """Returns the `trial_id` of the run that a fork left; None for no fork.
-
-    Raises FatalError if there is no such run.
-    """
-    if fork is None:
-        return None
-    query = select(TRIALS.c.trial_id).where(
-        TRIALS.c.study == study, TRIALS.c.trial_number == fork.trial_number
-    )
-    parent: int | None = connection.scalar(query)
-    if parent is None:
-        raise FatalError(f"no trial {fork.trial_number} of {study!r} to fork from")
-    return parent
 
 
 class TrialStore:
@@ -212,14 +295,24 @@ class TrialStore:
                 apart.
             UserError: The path of its checkpoints is not UTF-8 text.
         """
-        _check_paths(spec)
+        # Before the training is paid for.
+        for path in (spec.fork_from, spec.checkpoint_directory):
+            whole = "" if path is None else str(path.absolute())
+            try:
+                whole.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(
+                    f"the checkpoint path {whole!r} is not UTF-8 text; name a folder whose path is"
+                ) from error
 
         def operation(connection: Connection) -> None:
             query = select(SEARCHES.c.fingerprint).where(SEARCHES.c.study == study)
             fingerprint = connection.scalar(query)
             if fingerprint is None or fingerprint != spec.identity.fingerprint:
                 raise FatalError(f"no search {study!r} of workload {spec.identity.name} registered")
-            parent_trial_id = _parent_id(connection, study, fork)
+            parent = None if fork is None else _locked(connection, study, fork.trial_number)
+            if fork is not None and parent is None:
+                raise FatalError(f"no trial {fork.trial_number} of {study!r} to fork from")
             row = _locked(connection, study, trial_number)
             if row is not None and row.state == TrialState.COMPLETE:
                 raise FatalError(f"trial {trial_number} of {study!r} is already complete")
@@ -230,8 +323,8 @@ class TrialStore:
                 "replicate": spec.replicate,
                 "seed": spec.seed,
                 "fork_from": str(spec.fork_from) if spec.fork_from else None,
-                "parent_trial_id": parent_trial_id,
-                "fork_percent": fork.percent if fork else None,
+                "parent_trial_id": parent and parent.trial_id,
+                "fork_percent": fork and fork.percent,
                 "speculative": speculative,
                 **condition_values(spec.conditions),
                 "state": TrialState.RUNNING,
@@ -368,8 +461,7 @@ class TrialStore:
         )
         if host is not None:
             query = query.where(facts.host == host)
-        with self._database.transaction(read_only=True) as connection:
-            return list(connection.scalars(query))
+        return [seconds for (seconds,) in self._database.rows(query)]
 
     def numbered(self, study: str) -> dict[int, StoredTrial]:
         """Returns the trials of a search by their number in it."""
@@ -391,8 +483,7 @@ class TrialStore:
             .where(TRIALS.c.study == study, TRIALS.c.trial_number == trial_number)
             .order_by(EVENTS.c.position)
         )
-        with self._database.transaction(read_only=True) as connection:
-            return [RunEvent(*values) for values in connection.execute(query)]
+        return [RunEvent(*row) for row in self._database.rows(query)]
 
     def curves(
         self, fingerprint: str, *, study: str | None = None
@@ -412,14 +503,12 @@ class TrialStore:
         if workload is not None:
             query = query.where(is_workload(workload))
         query = query.order_by(SEARCHES.c.registered_at, SEARCHES.c.study)
-        with self._database.transaction(read_only=True) as connection:
-            return [record_of(SearchInfo, row) for row in connection.execute(query)]
+        return [record_of(SearchInfo, row) for row in self._database.rows(query)]
 
     def registered_at(self, study: str) -> datetime | None:
         """Returns when a search was registered; None if it was not."""
         query = select(SEARCHES.c.registered_at).where(SEARCHES.c.study == study)
-        with self._database.transaction(read_only=True) as connection:
-            return connection.scalar(query)
+        return next((moment for (moment,) in self._database.rows(query)), None)
 
     def drop(self, study: str, why: str) -> None:
         """Records why a search ends without a policy, see `SearchInfo.dropped`."""
@@ -427,23 +516,17 @@ class TrialStore:
 
     def checkpoints(self, study: str) -> list[StoredCheckpoint]:
         """Returns the checkpoints of complete trials, by replicate, percent and trial number."""
+        of_trial, of_file = (TRIALS.c.trial_number, TRIALS.c.replicate), CHECKPOINTS.c
         query = (
-            select(
-                TRIALS.c.trial_number,
-                TRIALS.c.replicate,
-                CHECKPOINTS.c.percent,
-                CHECKPOINTS.c.path,
-                CHECKPOINTS.c.host,
-            )
+            select(*of_trial, of_file.percent, of_file.path, of_file.host)
             .join_from(TRIALS, CHECKPOINTS)
             .where(TRIALS.c.study == study, TRIALS.c.state == TrialState.COMPLETE)
             .order_by(TRIALS.c.replicate, CHECKPOINTS.c.percent, TRIALS.c.trial_number)
         )
-        with self._database.transaction(read_only=True) as connection:
-            return [
-                StoredCheckpoint(number, replicate, percent, Path(path), host)
-                for number, replicate, percent, path, host in connection.execute(query)
-            ]
+        return [
+            StoredCheckpoint(number, replicate, percent, Path(path), host)
+            for number, replicate, percent, path, host in self._database.rows(query)
+        ]
 
     def forget_checkpoints(self, study: str) -> None:
         """Deletes the records of a search's checkpoints; the files stay."""
@@ -456,11 +539,9 @@ class TrialStore:
 
     def set_target(self, study: str, target_accuracy: float) -> None:
         """Records the target of a search, and when each complete run reached it."""
-
-        def operation(connection: Connection) -> None:
-            record_target(connection, TRIALS.c.study == study, target_accuracy)
-
-        self._database.write(operation)
+        self._database.write(
+            lambda connection: record_target(connection, TRIALS.c.study == study, target_accuracy)
+        )
 
     def _update_running(self, study: str, trial_number: int, **values: object) -> None:
         statement = (
@@ -476,7 +557,6 @@ class TrialStore:
         self._execute(statement, patience_seconds=0)
 
     def _execute(self, statement: Executable, *, patience_seconds: float = RESTART_SECONDS) -> None:
-        def operation(connection: Connection) -> None:
-            connection.execute(statement)
-
-        self._database.write(operation, patience_seconds=patience_seconds)
+        self._database.write(
+            lambda connection: connection.execute(statement), patience_seconds=patience_seconds
+        )

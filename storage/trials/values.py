@@ -190,6 +190,11 @@ def conditions_of(online: str, switch_mechanism: str, injections: str | None) ->
     return RunConditions(online, switch_mechanism, separate)
 
 
+def storable_text(text: str) -> str:
+    """Makes a text that may quote binary output, or an undecodable file name, fit any column."""
+    return text.encode(errors="replace").decode().replace("\0", "?")
+
+
 def check_times(record: TrialRecord) -> None:
     """Raises FatalError for a time that is not finite: PostgreSQL would store it, SQLite not."""
     failed = record.guard.failed if record.guard else ()

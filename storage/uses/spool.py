@@ -1,34 +1,99 @@
-"""Moves uses that wait in a file into a database; `waiting` writes such files.
+"""Uses that wait in a file for a database, as JSON lines.
 
 A line is on the disk before anybody is told of it, and is removed after the database has it. A
 process that is killed in between leaves both; the identifier of the use keeps it from being counted
-twice.
+twice. To write such a file needs only the standard library: training processes that have nothing
+else do so as well.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from syncswitch.storage.database.engine import RESTART_SECONDS, Database
+from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.errors import FatalError, PolicyError, UserError, reason_of
 from syncswitch.storage.files import check_plain_file, whole_file
-from syncswitch.storage.records.use import PolicyUse
-from syncswitch.storage.trials.rows import storable_text
-from syncswitch.storage.uses.store import record_use
-from syncswitch.storage.uses.waiting import SUFFIX, locked, to_disk
+from syncswitch.storage.records.policy import PolicyUse
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-_ASIDE = ".refused.jsonl"
+    from syncswitch.storage.database.engine import Database
 
+_SUFFIX, _ASIDE = ".uses.jsonl", ".refused.jsonl"
+_LOCK_SECONDS = 60.0
 _MOST_BYTES = 4 << 30
+
+
+def spool_beside(path: Path) -> Path:
+    """Returns the file in which the uses of a policy file wait: `job.uses.jsonl` for `job.json`."""
+    return path.with_name(f"{path.stem}{_SUFFIX}")
+
+
+def spool_use(path: Path, use: PolicyUse) -> None:
+    """Adds a use to a spool file, which is made if need be; afterwards it is on the disk.
+
+    Raises UserError if the file cannot be written.
+    """
+    text = json.dumps(asdict(use), default=datetime.isoformat, ensure_ascii=False)
+    line = text.encode(errors="replace") + b"\n"
+    try:
+        with _locked(path, os.O_CREAT) as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - 1))
+            # Without its end, the writer of the last line was killed.
+            file.write(b"\n" + line if file.read(1) not in (b"", b"\n") else line)
+            _to_disk(file, path)
+    except OSError as error:
+        raise UserError(
+            f"cannot write the file {path}: {error.strerror or error}; name a file in a directory"
+            f" that exists and is writable"
+        ) from error
+
+
+@contextmanager
+def _locked(path: Path, more_flags: int = 0) -> Iterator[IO[bytes]]:
+    """Opens the file for reading and appending, and locks it.
+
+    Raises OSError if another process, which may be stopped, holds the lock for too long.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | more_flags
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        with open(os.open(path, flags, 0o666), "r+b") as file:
+            is_ours = False
+            # Another process has it, or has replaced or removed it before it was locked.
+            with suppress(BlockingIOError, FileNotFoundError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_ours = os.path.samestat(path.stat(), os.fstat(file.fileno()))
+            if is_ours:
+                yield file
+                return
+        if time.monotonic() > deadline:
+            raise OSError(errno.EAGAIN, "another process has kept it locked for too long")
+        time.sleep(0.02)
+
+
+def _to_disk(file: IO[bytes], path: Path) -> None:
+    """Writes the content, and the name of the file in its folder, to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +125,7 @@ def take_in(
     """
     try:
         check_plain_file(path, _MOST_BYTES)
-        with locked(path, create=False) as file:
+        with _locked(path) as file:
             lines = file.read().splitlines(keepends=True)
             return _take_in(database, path, lines, patience_seconds)
     except (FileNotFoundError, NotADirectoryError):
@@ -74,38 +139,33 @@ def take_in(
 def _take_in(
     database: Database, path: Path, lines: Sequence[bytes], patience_seconds: float
 ) -> TakenIn:
+    from syncswitch.storage.uses.store import record_use
+
     recorded = known = 0
-    kept: list[tuple[bytes, str]] = []
-    refused: list[tuple[bytes, str]] = []
-    aside = path.with_name(f"{path.name.removesuffix(SUFFIX)}{_ASIDE}")
+    kept: dict[str, bytes] = {}
+    refused: dict[str, bytes] = {}
+    aside = path.with_name(f"{path.name.removesuffix(_SUFFIX)}{_ASIDE}")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            if record_use(database, _parsed(line), patience_seconds=patience_seconds):
-                recorded += 1
-            else:
-                known += 1
+            is_new = record_use(database, _parsed(line), patience_seconds=patience_seconds)
+            recorded, known = recorded + is_new, known + (not is_new)
         except PolicyError as error:
-            kept.append((line, f"line {number} of {path} stays there: {error}"))
+            kept[f"line {number} of {path} stays there: {error}"] = line
         except (FatalError, ValueError, OverflowError, RecursionError) as error:
             why = f"line {number} of {path} is not a use ({reason_of(error)}); it is in {aside} now"
-            refused.append((line, why))
+            refused[why] = line
     if refused:
-        _set_aside(aside, [line for line, _ in refused])
+        with aside.open("ab") as file:
+            file.writelines(line.rstrip(b"\n") + b"\n" for line in refused.values())
+            _to_disk(file, aside)
     if kept:
         with whole_file(path) as whole:
-            whole.writelines(line for line, _ in kept)
+            whole.writelines(kept.values())
     else:
         path.unlink()
-    return TakenIn(recorded, known, tuple(why for _, why in kept), tuple(why for _, why in refused))
-
-
-def _set_aside(path: Path, lines: Sequence[bytes]) -> None:
-    """Adds lines to a file that only people read."""
-    with path.open("ab") as file:
-        file.writelines(line.rstrip(b"\n") + b"\n" for line in lines)
-        to_disk(file, path)
+    return TakenIn(recorded, known, tuple(kept), tuple(refused))
 
 
 def _parsed(line: bytes) -> PolicyUse:
@@ -134,6 +194,7 @@ def _parsed(line: bytes) -> PolicyUse:
 def _storable(value: Any, name: str = "") -> Any:
     """Returns a JSON value as a database can hold it; raises FatalError if it cannot."""
     from syncswitch.storage.policies.schema import largest_integer
+    from syncswitch.storage.trials.values import storable_text
 
     if isinstance(value, dict):
         return {storable_text(key): _storable(one, key) for key, one in value.items()}

@@ -8,17 +8,16 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from syncswitch.storage.database.engine import RESTART_SECONDS, Database
+from syncswitch.storage.database.defaults import RESTART_SECONDS
+from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.storage.records.use import PolicyUse
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import read_curves, record_target
-from syncswitch.storage.trials.rows import add_parts, result_values
-from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.store import TrialStore, add_parts, result_values
 from syncswitch.storage.trials.values import StoredTrial, check_times, condition_values
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 from syncswitch.storage.uses.summary import UseSummary, use_summary

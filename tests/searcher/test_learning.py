@@ -38,9 +38,8 @@ from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
-from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import record_use, uses, uses_of

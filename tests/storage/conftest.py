@@ -14,9 +14,8 @@ from sqlalchemy import Engine
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
-from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.policy import Evidence, PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
-from syncswitch.storage.records.use import PolicyUse, whole_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
 from tests.conftest import make_database

@@ -24,13 +24,13 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.policy import whole_use
 from syncswitch.storage.records.trial import (
     Evaluation,
     RunEvent,
     TrialRecord,
     TrialSpec,
 )
-from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.tables.base import METADATA
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo

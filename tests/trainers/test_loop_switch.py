@@ -15,7 +15,7 @@ import pytest
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import read_policy_file, write_policy
-from syncswitch.storage.policies.importing import import_policies
+from syncswitch.storage.policies.registry import import_policies
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.uses.spool import TakenIn, take_in

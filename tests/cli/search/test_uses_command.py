@@ -13,11 +13,10 @@ from generated_trainer import GeneratedTrainer, identity
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import RunConditions, TrialRecord, TrialSpec
-from syncswitch.storage.records.use import PolicyUse, whole_use
+from syncswitch.storage.uses.spool import spool_use
 from syncswitch.storage.uses.store import record_use
-from syncswitch.storage.uses.waiting import spool_use
 from tests.storage.conftest import sent_back
 
 

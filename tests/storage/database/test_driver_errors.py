@@ -8,8 +8,13 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from syncswitch.storage.database.driver_errors import CollisionError, reason, translated
-from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.engine import (
+    CollisionError,
+    Database,
+    open_database,
+    reason,
+    translated,
+)
 from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.errors import DatabaseAwayError, DatabaseError, FatalError, SyncSwitchError
 from tests.storage.conftest import both_databases

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.policies.diff import FieldDifference, policy_differences
+from syncswitch.storage.queries.policies import FieldDifference, policy_differences
 from syncswitch.storage.records.guard import Band, BandPoint
 from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY
 

@@ -12,8 +12,7 @@ import pytest
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import PolicyFile, read_policy_file, write_policy
-from syncswitch.storage.policies.importing import import_policies
-from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry, import_policies
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import TrialStore

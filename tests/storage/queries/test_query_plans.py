@@ -17,8 +17,8 @@ from sqlalchemy import Connection, Engine, event
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries import run_rows
+from syncswitch.storage.queries.policies import use_facts
 from syncswitch.storage.queries.summaries import switch_point_statistics
-from syncswitch.storage.queries.uses import use_facts
 from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.evaluations import record_target
 from syncswitch.storage.trials.store import TrialStore

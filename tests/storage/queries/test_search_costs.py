@@ -10,8 +10,7 @@ from sqlalchemy import update
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.file import PolicyFile
-from syncswitch.storage.policies.importing import import_policies
-from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyRegistry, import_policies
 from syncswitch.storage.queries.search_costs import covered_seconds, study_costs
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.trial import TrialRecord

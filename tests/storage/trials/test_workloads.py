@@ -6,9 +6,13 @@ from typing import Any
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload
-from syncswitch.storage.trials.names import policy_choices, study_names, workload_names
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.workloads import add_workload
+from syncswitch.storage.trials.workloads import (
+    add_workload,
+    policy_choices,
+    study_names,
+    workload_names,
+)
 from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY, SEARCH, both_databases
 
 pytestmark = both_databases

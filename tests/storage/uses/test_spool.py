@@ -24,10 +24,9 @@ from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, RunEvent
-from syncswitch.storage.uses import waiting
-from syncswitch.storage.uses.spool import TakenIn, take_in
+from syncswitch.storage.uses import spool
+from syncswitch.storage.uses.spool import TakenIn, spool_use, take_in
 from syncswitch.storage.uses.store import uses as stored_uses
-from syncswitch.storage.uses.waiting import spool_use
 from tests.storage.conftest import IDENTITY, POLICY, AtOnce, both_databases, use_of
 
 
@@ -224,7 +223,7 @@ def test_who_is_stopped_at_work_on_a_spool_keeps_nobody_waiting_for_ever(
     database: Database, used_policy: TimingPolicy, spool_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool_use(spool_path, use_of(used_policy))
-    monkeypatch.setattr(waiting, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(spool, "_LOCK_SECONDS", 0.1)
     with spool_path.open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="another process has kept it locked for too long"):

@@ -14,18 +14,15 @@ from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.policies.file import PolicyFile
-from syncswitch.storage.policies.importing import import_policies
-from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyRegistry, import_policies
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import RunEvent
-from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.uses.drift import Drift, drift_of
 from syncswitch.storage.uses.store import hand_out_seed, record_use, uses, uses_of
-from syncswitch.storage.uses.summary import UseSummary
+from syncswitch.storage.uses.summary import Drift, UseSummary, drift_of
 from tests.storage.conftest import (
     IDENTITY,
     POLICY,
