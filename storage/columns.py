@@ -6,7 +6,6 @@ The annotated fields of a record describe the columns of its table:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType, UnionType
@@ -187,11 +186,12 @@ class FrameColumn:
 def columns_of_record(record: type) -> tuple[FrameColumn, ...]:
     """Returns the columns that the annotated fields of a record describe."""
     hints = get_type_hints(record, include_extras=True)
-    return tuple(_column(name, get_args(hint)) for name, hint in hints.items())
+    described = ((name, *get_args(hint)) for name, hint in hints.items())
+    return tuple(FrameColumn(name, *kind_of(hint), meaning) for name, hint, meaning in described)
 
 
-def _column(name: str, annotated: Sequence[Any]) -> FrameColumn:
-    hint, meaning = annotated
+def kind_of(hint: Any) -> tuple[type, bool]:
+    """Returns the type of a field's values, and whether a value may be missing."""
     kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
     (kind,) = (kind for kind in kinds if kind is not NoneType)
-    return FrameColumn(name, get_origin(kind) or kind, NoneType in kinds, meaning)
+    return get_origin(kind) or kind, NoneType in kinds

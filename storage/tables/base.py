@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     ColumnElement,
     Connection,
     DateTime,
     Dialect,
+    Double,
+    Integer,
     MetaData,
     Row,
     SQLColumnExpression,
     String,
     Table,
+    Text,
     TypeDecorator,
     case,
     insert,
 )
+from sqlalchemy.types import TypeEngine
 
+from syncswitch.storage.columns import kind_of
 from syncswitch.storage.records.trial import TrialState
 
 TABLE_PREFIX = "syncswitch_"
@@ -98,6 +107,51 @@ class StateText(TypeDecorator[TrialState]):
     def process_result_value(self, value: str | None, dialect: Dialect) -> TrialState | None:
         """Returns the state; a database with any other text is damaged."""
         return None if value is None else TrialState(value)
+
+
+# Texts that are not in here may be of any length.
+_LENGTHS = {
+    "first_protocol": 64,
+    "kind": 32,
+    "metric_goal": 8,
+    "metric_unit": 64,
+    "name": 255,
+    "protocol": 64,
+    "second_protocol": 64,
+    "simulated_cluster": 64,
+    "strategy": 64,
+    "study": 512,
+    "trainer": 64,
+    "workload": 255,
+}
+_LONG = re.compile("worker_step|seed")
+_TYPES: dict[type, type[TypeEngine[Any]]] = {
+    bool: Boolean,
+    int: Integer,
+    float: Double,
+    TrialState: StateText,
+    datetime: UtcDateTime,
+}
+
+
+def stored(record: type, **others: Column[Any] | TypeEngine[Any] | None) -> Iterator[Column[Any]]:
+    """Makes a column for each field of a record; it may be null if the field may be None.
+
+    `others` has columns or types of fields for which the usual one is not right, and None for those
+    that are stored elsewhere.
+    """
+    for name, hint in get_type_hints(record).items():
+        kind, nullable = kind_of(hint)
+        known: Any = _TYPES.get(kind, JSON(none_as_null=nullable))
+        if kind is str:
+            known = String(_LENGTHS[name]) if name in _LENGTHS else Text()
+        elif kind is int and _LONG.search(name):
+            known = BigInteger
+        column = others.get(name, known)
+        if isinstance(column, Column):
+            yield column
+        elif column is not None:
+            yield Column(name, column, nullable=nullable)
 
 
 _Record = TypeVar("_Record")

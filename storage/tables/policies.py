@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
     CheckConstraint,
     Column,
-    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -18,45 +14,31 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from syncswitch.storage.tables.base import FINITE, METADATA, UtcDateTime, limited, required
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.tables.base import (
+    FINITE,
+    METADATA,
+    UtcDateTime,
+    limited,
+    required,
+    stored,
+)
 
 POLICIES = Table(
     "syncswitch_policies",
     METADATA,
-    Column("fingerprint", ForeignKey("syncswitch_workloads.fingerprint"), primary_key=True),
-    Column("version", Integer, primary_key=True),
-    required("workload", String(255)),
-    required("workers", Integer),
-    required("total_worker_steps", BigInteger),
-    required("first_protocol", String(64)),
-    required("second_protocol", String(64)),
-    required("switch_percent", Double),
-    required("target_accuracy", Double),
-    required("threshold", Double),
-    Column("mean_accuracy", Double),
-    Column("training_seconds", Double),
-    Column("baseline_seconds", Double),
-    required("strategy", String(64)),
-    required("study", String(512)),
-    required("created_at", UtcDateTime),
+    *stored(
+        TimingPolicy,
+        fingerprint=Column(
+            "fingerprint", ForeignKey("syncswitch_workloads.fingerprint"), primary_key=True
+        ),
+        version=Column("version", Integer, primary_key=True),
+        created_at=UtcDateTime(),
+        reason=String(255),
+        metric=String(255),
+        evidence=None,
+    ),
     Column("imported_at", UtcDateTime),
-    required("software", JSON),
-    required("guarded", Boolean),
-    Column("confidence", Double),
-    Column("keep", Double),
-    Column("kept_share", Double),
-    Column("delivered_share", Double),
-    Column("baseline_kept_share", Double),
-    Column("expected_time", Double),
-    Column("speed_up_low", Double),
-    Column("speed_up_high", Double),
-    Column("reason", String(255)),
-    Column("band", JSON(none_as_null=True)),
-    required("metric", String(255)),
-    required("metric_goal", String(8)),
-    Column("metric_unit", String(64)),
-    Column("metric_lowest", Double),
-    Column("metric_highest", Double),
     UniqueConstraint("fingerprint", "study", "created_at"),
     Index(None, "workload", "fingerprint"),  # workloads are also found by former names
     *limited("> 0", "version", "workers", "total_worker_steps"),
@@ -81,13 +63,7 @@ EVIDENCE = Table(
     Column("fingerprint", String(64), primary_key=True),
     Column("version", Integer, primary_key=True),
     Column("position", Integer, primary_key=True),
-    required("study", String(512)),
-    required("trial_number", Integer),
-    required("switch_percent", Double),
-    required("replicate", Integer),
-    required("converged_accuracy", Double),
-    required("diverged", Boolean),
-    required("training_seconds", Double),
+    *stored(Evidence),
     ForeignKeyConstraint(
         ["fingerprint", "version"],
         [POLICIES.c.fingerprint, POLICIES.c.version],

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    ColumnElement,
-    Double,
-    MetaData,
-    String,
-    Table,
-    literal_column,
-)
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import BigInteger, ColumnElement, MetaData, Table, literal_column
 
 from syncswitch.storage.columns import TrialFacts, columns_of_record
-from syncswitch.storage.records.trial import TrialState
-from syncswitch.storage.tables.base import TABLE_PREFIX, StateText, UtcDateTime, own_value
+from syncswitch.storage.tables.base import TABLE_PREFIX, own_value, stored
 from syncswitch.storage.tables.trials import TRIALS
 
-_TYPES: dict[type, type[TypeEngine[Any]]] = {
-    bool: Boolean,
-    int: BigInteger,
-    float: Double,
-    str: String,
-    TrialState: StateText,
-    dict: JSON,
-    datetime: UtcDateTime,
-}
-
-TRIAL_FACTS = Table(
-    f"{TABLE_PREFIX}trial_facts",
-    MetaData(),
-    *(Column(one.name, _TYPES[one.kind]) for one in columns_of_record(TrialFacts)),
-)
+# So that any whole number can be compared with them.
+_NUMBERS = {one.name: BigInteger() for one in columns_of_record(TrialFacts) if one.kind is int}
+TRIAL_FACTS = Table(f"{TABLE_PREFIX}trial_facts", MetaData(), *stored(TrialFacts, **_NUMBERS))
 """The view; its columns are the fields of `TrialFacts`."""
 
 
