@@ -65,7 +65,7 @@ def _stored(context: click.Context, read: Callable[[ModuleType, str], list[str]]
     """Asks the database; offers nothing where that fails."""
     url = database_url(context.params.get("storage_url"))
     try:
-        from syncswitch.storage.trials import names
+        from syncswitch.storage.trials import workloads as names
 
         return read(names, url)
     except Exception:  # the command itself will report it

@@ -9,7 +9,7 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 
 if TYPE_CHECKING:
-    from syncswitch.storage.trials.values import SearchInfo
+    from syncswitch.storage.records.job import SearchInfo
 
 _FLAGS = ("share_prefix", "early_stop")
 _VALUES = ("keep", "uses", "baseline_runs", "least_runs", "budget", "target_runs")

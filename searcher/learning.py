@@ -31,11 +31,11 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import use_curves, uses
 from syncswitch.storage.uses.summary import switches_kept, use_summary

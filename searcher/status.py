@@ -31,13 +31,13 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries.search_costs import wall_seconds
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import running_accuracies
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.store import uses_of
 from syncswitch.storage.uses.summary import UseSummary
 

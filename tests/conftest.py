@@ -25,7 +25,6 @@ from sqlalchemy import Engine, create_engine, make_url, text
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing import import_runs, read_table
-from tests import warm_server
 
 # How long an example takes, or drawing it, means nothing on a busy machine; and the tests of a
 # contract run in several classes on purpose.
@@ -72,14 +71,6 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays: looking for garbage in it again and again takes a quarter."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
-    """Before TensorFlow has threads."""
-    if session.items:  # those who hand out tests to others have none
-        warm_server.fork_shared()
-        warm_server.fork_zygote()
 
 
 @pytest.hookimpl(tryfirst=True)

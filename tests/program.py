@@ -45,6 +45,16 @@ def code(program: str) -> str:
     return f"from syncswitch.cli import program; program.{PROGRAMS[program]}({program!r})"
 
 
+def for_shells(folder: Path) -> Path:
+    """Makes a folder with both programs; returns it."""
+    folder.mkdir()
+    for name in PROGRAMS:
+        script = folder / name
+        script.write_text(f"#!{sys.executable}\n{code(name)}\n")
+        script.chmod(0o755)
+    return folder
+
+
 def start(program: str, *arguments: object, folder: Path) -> subprocess.Popen[str]:
     """Starts a program in a folder, with the database `syncswitch.db` there."""
     return subprocess.Popen(

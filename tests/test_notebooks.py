@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,10 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
 from reproduction.figures import FIGURES
-from tests.program import PROGRAMS, code, environment
-from tests.warm_shell import WarmShell
+from tests.program import environment, for_shells
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
-PYTHON = """
-import runpy, sys
-run = runpy.run_module if sys.argv[1] == "-m" else runpy.run_path
-del sys.argv[: 1 + (sys.argv[1] == "-m")]
-run(sys.argv[0], run_name="__main__")
-"""
-"""The program `python`, as far as notebooks need it."""
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -43,13 +35,12 @@ def read(path: Path) -> Any:
 
 
 @pytest.fixture
-def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Outputs]]:
+def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outputs]:
     """Runs a notebook in another folder than its own, with this interpreter and our commands."""
     programs, elsewhere, temporary = (folder / name for name in ("bin", "cwd", "tmp"))
-    for new in (programs, elsewhere, temporary):
+    for new in (elsewhere, temporary):
         new.mkdir()
-    shell = WarmShell(programs, {"python": PYTHON, **{name: code(name) for name in PROGRAMS}})
-    places = [programs, Path(sys.executable).parent, os.environ["PATH"]]
+    places = [for_shells(programs), Path(sys.executable).parent, os.environ["PATH"]]
     surroundings = {
         **environment(),
         "PATH": os.pathsep.join(map(str, places)),
@@ -68,8 +59,7 @@ def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         assert_quiet(cells)
         return cells
 
-    yield run
-    shell.close()
+    return run
 
 
 def _execute(notebook: Any, folder: Path, variables: Mapping[str, str]) -> None:

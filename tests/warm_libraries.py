@@ -1,7 +1,8 @@
-"""What the fork server of `warm_program.py` imports before it forks, as a zygote does."""
+"""What the server of `warm_program.py` imports before it forks, as a zygote does."""
 
 from __future__ import annotations
 
+import gc
 import os
 import pkgutil
 from contextlib import suppress
@@ -13,11 +14,11 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import optuna  # noqa: F401
 
 import syncswitch
-from tests import warm_tensorflow
 
 # All of our own, whatever it is called: what is missing here each program imports for itself.
 for module in pkgutil.walk_packages(syncswitch.__path__, "syncswitch."):
     with suppress(ImportError):  # of an extra that is not installed
         import_module(module.name)
 
-warm_tensorflow.prepare()
+# Nobody looks for garbage in them, neither here nor in a fork: they stay.
+gc.freeze()

@@ -1,20 +1,54 @@
-"""The command lines as real processes that need not import TensorFlow first: see `warm_server.py`.
+"""The command lines as real processes that need not import TensorFlow first.
 
+The import takes four seconds of a processor. They are forks of a server of `multiprocessing`, which
+has imported `warm_libraries.py`; the first zygote of each is a fork of the program itself.
 `program.py` starts the same programs afresh.
 """
 
 from __future__ import annotations
 
+import atexit
+import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import ModuleType
+from typing import Any, NoReturn
+from unittest import mock
 
-from tests import program, warm_server
+from syncswitch.trainers.cluster.processes import zygote
+from syncswitch.trainers.parent import die_with_parent
+from tests import program
+
+ROOT = Path(__file__).parents[1]
+
+
+@cache
+def server() -> ForkServerContext:
+    """What starts processes that are forks of the server."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.warm_libraries"])
+    with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT)):
+        forkserver.ensure_running()
+    # Else `multiprocessing` would wait for what a test has left behind.
+    atexit.register(lambda: [process.kill() for process in multiprocessing.active_children()])
+    return context
+
+
+def at_once(function: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
+    """What a function gives for each of some arguments, each in a process of its own."""
+    given = list(arguments)
+    with ProcessPoolExecutor(len(given), server()) as pool:
+        return list(pool.map(function, given))
 
 
 class Fork:
@@ -36,22 +70,24 @@ class Fork:
         environment: Mapping[str, str],
         descriptors: tuple[int, int, int],
     ) -> None:
-        server = warm_server.shared()
-        self.pid, self._status = server.start(
-            _become, code, words, folder, environment, descriptors=descriptors
+        streams = {descriptor: Connection(descriptor) for descriptor in set(descriptors)}
+        standard = [streams[descriptor] for descriptor in descriptors]
+        self._process = server().Process(
+            target=_become, args=(code, words, folder, dict(environment), standard)
         )
-        for descriptor in set(descriptors):
-            os.close(descriptor)
-        self._returncode: int | None = None
+        self._process.start()
+        for stream in streams.values():
+            stream.close()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        return self.poll()
+        return self._process.exitcode
 
     def poll(self, timeout: float | None = 0) -> int | None:
-        if self._returncode is None and self._status.poll(timeout):
-            self._returncode = self._status.recv()
-        return self._returncode
+        self._process.join(timeout)
+        return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit status, once it has ended."""
@@ -111,12 +147,18 @@ def _ended(process: WarmProcess) -> subprocess.CompletedProcess[str]:
 
 
 def _become(
-    code: str, words: list[str], folder: Path, environment: Mapping[str, str], *descriptors: int
+    code: str,
+    words: list[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    standard: list[Connection],
 ) -> None:
     """In the fork."""
-    for standard, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, standard)
-        os.close(descriptor)
+    die_with_parent()
+    for number, stream in enumerate(standard):
+        os.dup2(stream.fileno(), number)
+    for stream in standard:
+        stream.close()
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", buffering=1)
     os.chdir(folder)
@@ -125,6 +167,34 @@ def _become(
     sys.argv[:] = words
     sys.orig_argv[:] = [sys.executable, "-c", code, *words[1:]]  # to be started once more
     sys.path.insert(0, "")
-    warm_server.fork_zygote()
+    fork_zygote()
     main = sys.modules["__main__"] = ModuleType("__main__")
     exec(code, main.__dict__)
+
+
+def fork_zygote() -> None:
+    """Has the first zygote of this process be a fork of it."""
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    if not os.fork():
+        ours.close()
+        _be_zygote(theirs, parent)
+    theirs.close()
+    start = zygote._start
+
+    def start_first() -> zygote.Zygote:
+        zygote._start = start
+        return zygote.Zygote(Connection(ours.detach()))
+
+    zygote._start = start_first
+
+
+def _be_zygote(channel: socket.socket, parent: int) -> NoReturn:
+    try:
+        os.setsid()
+        die_with_parent()
+        if os.getppid() == parent:
+            wait([channel])
+            zygote._Family(Connection(channel.detach())).serve()
+    finally:
+        os._exit(0)

@@ -24,11 +24,11 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.queries.policies import PolicyUseFacts, use_facts
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.store import use_curves, uses
 from syncswitch.storage.uses.summary import UseSummary, use_summary
 from syncswitch.trainers.replay import RecordedRun, whole_runs

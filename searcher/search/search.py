@@ -81,7 +81,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import (
     Evaluation,
@@ -96,7 +96,6 @@ from syncswitch.storage.trials.values import (
     INTERRUPTED,
     Fork,
     Owner,
-    SearchInfo,
     StoredTrial,
     condition_values,
 )

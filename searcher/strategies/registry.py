@@ -13,7 +13,7 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:
-    from syncswitch.storage.trials.values import SearchInfo
+    from syncswitch.storage.records.job import SearchInfo
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "adaptive": AdaptiveStrategy,

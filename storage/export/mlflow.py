@@ -26,12 +26,17 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError, one_line
 from syncswitch.storage.policies.file import policy_text
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
-from syncswitch.storage.records.job import RegisteredWorkload, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import (
+    RegisteredWorkload,
+    RunConditions,
+    SearchInfo,
+    WorkloadIdentity,
+)
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.store import use_curves
 
 if TYPE_CHECKING:

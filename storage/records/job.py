@@ -1,11 +1,11 @@
-"""The job: its workload, the size of the cluster, and the conditions of a run."""
+"""The job: its workload, the size of the cluster, the conditions of a run, and its searches."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from syncswitch.storage.records.metric import Metric, metric_name
@@ -172,3 +172,37 @@ class RunConditions:
     def is_undisturbed(self) -> bool:
         """Whether nothing was injected, restarted, or decided by an online policy."""
         return self == RunConditions()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchInfo:
+    """The settings of one search, which is one Optuna study.
+
+    Attributes:
+        study: Name of the Optuna study.
+        fingerprint: Fingerprint of the workload.
+        strategy: Name of the strategy.
+        settings: M, the most switch points that the search may try.
+        runs: R, the repeats per switch point.
+        threshold: beta, the accuracy that may be lost.
+        target_accuracy: The target as given; None if the search measures it.
+        trainer: Name of the trainer.
+        base_seed: The seed from which those of the trials follow.
+        options: Further options of the strategy, as JSON values by name; they stay those of the
+            search's first registration.
+        pairs: The pairs of protocols that are searched together; empty for a search of one pair.
+        dropped: Why it has no policy, if a search over pairs of protocols preferred another one.
+    """
+
+    study: str
+    fingerprint: str
+    strategy: str
+    settings: int
+    runs: int
+    threshold: float
+    target_accuracy: float | None
+    trainer: str
+    base_seed: int
+    options: Mapping[str, bool | int | float | str | list[Any] | None] = field(default_factory=dict)
+    pairs: Sequence[str] = field(default_factory=list)
+    dropped: str | None = None

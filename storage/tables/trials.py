@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from syncswitch.storage.records.guard import FailedSwitch
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent
 from syncswitch.storage.tables.base import (
     FINITE,
@@ -33,7 +33,6 @@ from syncswitch.storage.tables.base import (
     required,
     stored,
 )
-from syncswitch.storage.trials.values import SearchInfo
 
 WORKLOADS = Table(
     "syncswitch_workloads",

@@ -26,7 +26,7 @@ from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import ROWS_AT_ONCE, Database
 from syncswitch.storage.errors import DatabaseError, FatalError, UserError
 from syncswitch.storage.records.guard import FailedSwitch
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.trial import (
     BASELINE_PERCENT,
     Evaluation,
@@ -57,7 +57,6 @@ from syncswitch.storage.trials.evaluations import (
 from syncswitch.storage.trials.values import (
     Fork,
     Owner,
-    SearchInfo,
     StoredCheckpoint,
     StoredTrial,
     check_times,
@@ -109,11 +108,9 @@ def result_values(record: TrialRecord) -> dict[str, Any]:
 def add_parts(connection: Connection, trial_id: int, record: TrialRecord) -> None:
     """Adds the phases, failed switches, events and evaluations of a run to its trial."""
     failed = record.guard.failed if record.guard else ()
-    for table, parts in (
-        (PHASES, record.phases),
-        (FAILED_SWITCHES, failed),
-        (EVENTS, record.events),
-    ):
+    tables: dict[Table, Sequence[Any]]
+    tables = {PHASES: record.phases, FAILED_SWITCHES: failed, EVENTS: record.events}
+    for table, parts in tables.items():
         rows = [{"position": place, **asdict(one)} for place, one in enumerate(parts)]
         for row in rows:
             row |= {name: storable_text(row[name]) for name in ("alarm", "reason") if name in row}

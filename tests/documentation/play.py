@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 
-from tests import program, warm_program, warm_server
+from tests import program, warm_program
 from tests.documentation.pages import Block, Command, Page, commands
 
 _PATIENCE_SECONDS = 240
@@ -85,29 +85,18 @@ class Player:
         words = command.words
         if words[0] in program.PROGRAMS and not command.needs_shell:
             return warm_program.run(words[0], *words[1:], folder=self._folder)
+        programs = self._folder / ".bin"
+        if not programs.exists():
+            (program.for_shells(programs) / "python").symlink_to(sys.executable)
         return subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command.text],
             cwd=self._folder,
-            env={**program.environment(), "PATH": f"{self._shims()}:{os.environ['PATH']}"},
+            env={**program.environment(), "PATH": f"{programs}:{os.environ['PATH']}"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=_PATIENCE_SECONDS,
         )
-
-    def _shims(self) -> Path:
-        """Makes a folder with both programs, and this Python."""
-        folder = self._folder / ".bin"
-        if not folder.exists():
-            folder.mkdir()
-            (folder / "python").symlink_to(sys.executable)
-            for name in program.PROGRAMS:
-                shim = folder / name
-                shim.write_text(
-                    f'#!/bin/sh\nexec {sys.executable} -c "{program.code(name)}" "$@"\n'
-                )
-                shim.chmod(0o755)
-        return folder
 
 
 def _check_shown(command: Command, output: str, *, is_exact: bool) -> None:
@@ -125,7 +114,8 @@ class _Python:
 
     def __init__(self, folder: Path) -> None:
         self._connection, other = multiprocessing.Pipe()
-        _, self._status = warm_server.shared().start(_serve, folder, descriptors=[other.fileno()])
+        self._process = warm_program.server().Process(target=_serve, args=(folder, other))
+        self._process.start()
         other.close()
 
     def run(self, code: str) -> None:
@@ -136,15 +126,14 @@ class _Python:
 
     def close(self) -> None:
         self._connection.close()
-        self._status.poll(_PATIENCE_SECONDS)
+        self._process.join(_PATIENCE_SECONDS)
 
 
-def _serve(folder: Path, descriptor: int) -> None:
-    connection = Connection(descriptor)
+def _serve(folder: Path, connection: Connection) -> None:
     os.chdir(folder)
     os.environ.pop("SYNCSWITCH_STORAGE", None)
     sys.path.insert(0, "")
-    warm_server.fork_zygote()
+    warm_program.fork_zygote()
     namespace: dict[str, object] = {"__name__": "__main__"}
     with redirect_stdout(io.StringIO()), suppress(EOFError):
         while True:

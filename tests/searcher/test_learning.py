@@ -45,7 +45,7 @@ from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import record_use, uses, uses_of
 from syncswitch.storage.uses.summary import UseSummary
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, sent_back
-from tests.warm_server import at_once
+from tests.warm_program import at_once
 
 COST = TrialCost(1.0, 1.0, 0.4)
 TARGET = 0.9

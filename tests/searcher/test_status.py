@@ -26,9 +26,10 @@ from syncswitch.searcher.status import SearchStatus, StatusReader, search_status
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.records.job import SearchInfo
 from syncswitch.storage.records.trial import Evaluation, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import CANCELLED, Owner, StoredTrial
 
 JOB = identity()
 RULE = AdaptiveStrategy(settings=3)

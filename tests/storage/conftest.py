@@ -14,10 +14,10 @@ from sqlalchemy import Engine
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
+from syncswitch.storage.records.job import SearchInfo
 from syncswitch.storage.records.policy import Evidence, PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import SearchInfo
 from tests.conftest import make_database
 from tests.identities import GENERATED
 

@@ -22,7 +22,7 @@ from syncswitch.storage.importing import import_runs as import_table
 from syncswitch.storage.importing import read_table
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import RunConditions, SearchInfo
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import whole_use
 from syncswitch.storage.records.trial import (
@@ -33,7 +33,7 @@ from syncswitch.storage.records.trial import (
 )
 from syncswitch.storage.tables.base import METADATA
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
+from syncswitch.storage.trials.values import CANCELLED, Fork, Owner
 from syncswitch.storage.uses.store import record_use
 from syncswitch.trainers.trainer import Observer
 from tests.run_tables import lost, rows, write_table

@@ -19,10 +19,10 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing import ImportedRun, import_runs
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import RunConditions, SearchInfo
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
+from syncswitch.storage.trials.values import Fork, Owner
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.replay import RecordedRun, Recording, ReplayTrainer, read_recording

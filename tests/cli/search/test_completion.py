@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ from terminal import Terminal
 from syncswitch.cli.run.main import main as run_main
 from syncswitch.cli.search.main import main
 from syncswitch.trainers.job.loading import BUILT_IN
-from tests.program import PROGRAMS, code
-from tests.warm_shell import WarmShell
+from tests.program import for_shells
 
 pytestmark = pytest.mark.usefixtures("one_version")
 
@@ -90,13 +88,9 @@ complete -C "syncswitch-search status gen"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[str]:
+def path(tmp_path: Path) -> str:
     """A search path that begins with both programs."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    shell = WarmShell(programs, {name: code(name) for name in PROGRAMS})
-    yield f"{programs}:{os.environ['PATH']}"
-    shell.close()
+    return f"{for_shells(tmp_path / 'programs')}:{os.environ['PATH']}"
 
 
 @pytest.mark.parametrize("shell", list(ASK))

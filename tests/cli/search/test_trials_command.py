@@ -20,10 +20,11 @@ from terminal import Terminal
 from syncswitch.storage import frames
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.records.job import SearchInfo
 from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
+from syncswitch.storage.trials.values import Fork, Owner
 from tests.conftest import Once
 from tests.program import code
 from tests.storage.filled import fill, import_runs

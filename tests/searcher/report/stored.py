@@ -12,11 +12,11 @@ from generated_trainer import GeneratedTrainer, identity
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
+from syncswitch.storage.trials.values import CANCELLED, Fork, Owner
 from syncswitch.storage.uses.store import record_use
 
 STUDY = "generated-1"

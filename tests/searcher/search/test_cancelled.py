@@ -23,9 +23,10 @@ from syncswitch.searcher.search.search import (
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records.job import SearchInfo
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo
+from syncswitch.storage.trials.values import CANCELLED, Owner
 from syncswitch.trainers.trainer import Observer, Verdict
 
 QUICK = Patience(poll_seconds=0.01, heartbeat_interval_seconds=0.0)

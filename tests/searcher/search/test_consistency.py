@@ -19,9 +19,10 @@ from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.records.job import SearchInfo
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Owner, SearchInfo
+from syncswitch.storage.trials.values import Owner
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import Key, PlannedTrial, course_of, plan_trial
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.trials.values import SearchInfo
+from syncswitch.storage.records.job import SearchInfo
 
 # Dyadic, so that no tie hangs on a rounded bit.
 STEP = 2.0**-12

@@ -20,7 +20,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, FatalError, UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.queries.summaries import switch_point_statistics
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import RunConditions, SearchInfo
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialRecord
 from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
@@ -28,7 +28,6 @@ from syncswitch.storage.trials.values import (
     CANCELLED,
     Fork,
     Owner,
-    SearchInfo,
     StoredCheckpoint,
     condition_values,
     conditions_of,
