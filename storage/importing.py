@@ -113,17 +113,9 @@ COLUMNS = (*_Run.model_fields, *_TESTS)
 class ImportedRun:
     """A run that was made elsewhere; if only its divergence is known, the rest is None or empty.
 
-    Attributes:
-        source: What it is known by, unique in a database.
-        identity: The job.
-        candidate_percent: The switch point that it counts for; None for none.
-        evaluations: Its tests in the order of their worker-steps.
-        phases: One for each protocol that ran, without staleness.
-        final_accuracy: Accuracy of the last test, which is also the converged accuracy: so the
-            published tables take it, and the mean of a table with few tests would reach back beyond
-            a decay of the learning rate.
-        converged: Whether the last 5 tests span at most 0.1 pp.
-        stopped_early: Whether it ended well before W.
+    `source` is what it is known by, unique in a database. The accuracy of its last test is also its
+    converged accuracy: so the published tables take it, and the mean of a table with few tests
+    would reach back beyond a decay of the learning rate.
     """
 
     source: str

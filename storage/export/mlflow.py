@@ -170,12 +170,9 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunCopy:
-    """A run as MLflow is to have it.
+    """A run as MLflow is to have it; parameters that are None are left out.
 
-    Attributes:
-        key: Identifies the run among those of its job.
-        parent: Key of the run that it is shown below; None for none.
-        parameters: By name; those that are None are left out.
+    `key` identifies it among the runs of its job, `parent` is the key of the one above it.
     """
 
     key: str

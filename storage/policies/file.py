@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,21 +116,15 @@ def read_policy_file(path: str | Path) -> PolicyFile:
             f"policy file {path} was altered: {first_fault(error)}; {_EXPORT}"
         ) from error
     values = document.model_dump()
-    policy = TimingPolicy.of(values["policy"])
-    impossible = impossible_accuracy(policy)
-    if impossible:
-        raise PolicyError(f"policy file {path} was altered: {impossible}; {_EXPORT}")
+    policy, identity = TimingPolicy.of(values["policy"]), WorkloadIdentity.of(values["workload"])
+    fault = impossible_accuracy(policy)
     expected = checksum_of(document.model_dump(mode="json", include={"workload", "policy"}))
     if document.checksum != expected:
-        raise PolicyError(
-            f"policy file {path} was altered: its checksum is {document.checksum!r}, that of"
-            f" its values {expected!r}; {_EXPORT}"
-        )
-    identity = WorkloadIdentity.of(values["workload"])
+        fault = fault or (f"its checksum is {document.checksum!r}, that of its values {expected!r}")
+    fault = fault or job_mismatch(policy, identity)
+    if fault:
+        raise PolicyError(f"policy file {path} was altered: {fault}; {_EXPORT}")
     workload = RegisteredWorkload(identity, values["workload"]["reference"])
-    mismatch = job_mismatch(policy, identity)
-    if mismatch:
-        raise PolicyError(f"policy file {path} was altered: {mismatch}; {_EXPORT}")
     return PolicyFile(Path(path), policy, workload)
 
 
@@ -146,26 +139,23 @@ def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None
 
 def impossible_accuracy(policy: TimingPolicy) -> str | None:
     """Says which accuracy of a policy its metric cannot have; None if all are possible."""
-    metric = policy.decided_by
-    for name, accuracy in _accuracies(policy):
-        if not metric.is_possible(accuracy):
+    metric, band = policy.decided_by, policy.band
+    accuracies = [
+        ("target_accuracy", policy.target_accuracy),
+        ("mean_accuracy", policy.mean_accuracy),
+        *(
+            ("converged_accuracy", one.converged_accuracy)
+            for one in policy.evidence
+            if not one.diverged
+        ),
+        *([("band: target_accuracy", band.target_accuracy)] if band else []),
+        *(("band: accuracy", point.accuracy) for point in (band.curve if band else ())),
+    ]
+    for name, accuracy in accuracies:
+        if accuracy is not None and not metric.is_possible(accuracy):
             negative = ", and stands here as its negative" if metric.is_less_better else ""
             return f"{name} {accuracy!r}, but {metric.name} is {metric.range_text}{negative}"
     return None
-
-
-def _accuracies(policy: TimingPolicy) -> Iterator[tuple[str, float]]:
-    """Yields all accuracies of a policy, measured or aimed at, with their names."""
-    yield "target_accuracy", policy.target_accuracy
-    if policy.mean_accuracy is not None:
-        yield "mean_accuracy", policy.mean_accuracy
-    for run in policy.evidence:
-        if not run.diverged:
-            yield "converged_accuracy", run.converged_accuracy
-    if policy.band is not None:
-        yield "band: target_accuracy", policy.band.target_accuracy
-        for point in policy.band.curve:
-            yield "band: accuracy", point.accuracy
 
 
 def _parsed(path: str | Path) -> dict[str, Any]:

@@ -432,10 +432,8 @@ def import_policies(database: Database, files: Sequence[PolicyFile]) -> list[Imp
     """Adds each file's policy as the next version of its workload: all of them, or none.
 
     A policy is recognized by its fingerprint, study and time of creation; one that is there already
-    stays as it is. An unknown workload is registered, a known one keeps its name and reference.
-
-    Raises:
-        PolicyError: A policy that is there says something else.
+    stays as it is, and PolicyError says if it says something else. An unknown workload is
+    registered, a known one keeps its name and reference.
     """
     for file in files:
         _check_texts(file)

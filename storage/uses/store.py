@@ -28,10 +28,7 @@ def record_use(
 ) -> bool:
     """Records a use with all that it measured; returns False if it was recorded before.
 
-    Raises:
-        PolicyError: The policy is not in this database.
-        FatalError: A value is impossible.
-        RetryableError: The database is away.
+    Raises PolicyError if the database lacks its policy, FatalError if a value is impossible.
     """
     check_times(use.record)
     return database.write(
@@ -105,7 +102,7 @@ def hand_out_seed(
     """Hands out a seed that no run of the job has, and that nobody else is given.
 
     A job that the database does not know is registered with its reference; without one there is no
-    seed. Raises SyncSwitchError if the database refuses; the class says whether to try again.
+    seed.
     """
 
     def hand_out(connection: Connection) -> int | None:
