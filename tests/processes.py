@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable
 
@@ -14,6 +15,14 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+def exit_code_of(work: Callable[[], object]) -> int | None:
+    """Does a work in a process of its own."""
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    return process.exitcode
 
 
 def has_ended(process_id: int) -> bool:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import signal
 from contextlib import nullcontext
@@ -12,6 +11,7 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import OwnedFolder, whole_file
+from tests.processes import exit_code_of
 from tests.storage.conftest import AtOnce
 
 
@@ -103,9 +103,7 @@ def test_a_folder_goes_with_its_owner_or_with_the_next_one(tmp_path: Path) -> No
 
     with OwnedFolder("own-", tmp_path) as living:
         kept = OwnedFolder("own-", tmp_path)
-        killed = multiprocessing.get_context("fork").Process(target=end_without_a_word)
-        killed.start()
-        killed.join()
+        assert exit_code_of(end_without_a_word) == -signal.SIGKILL
         assert len(list(tmp_path.iterdir())) == 3
         somebody_elses = tmp_path / "own-file"
         somebody_elses.write_text("")

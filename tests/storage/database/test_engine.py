@@ -1,11 +1,29 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import optuna
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import DBAPIError
 
-from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import DatabaseError, RetryableError
+from syncswitch.storage.database.engine import (
+    CollisionError,
+    Database,
+    open_database,
+    reason,
+    translated,
+)
+from syncswitch.storage.database.inspection import driver_url
+from syncswitch.storage.errors import (
+    DatabaseAwayError,
+    DatabaseError,
+    FatalError,
+    RetryableError,
+    SyncSwitchError,
+)
 from tests.storage.conftest import AtOnce, both_databases
 
 pytestmark = both_databases
@@ -92,3 +110,75 @@ def test_what_sqlite_committed_survives_a_power_failure(sqlite_url: str, read_on
     ):
         assert connection.scalar(text("PRAGMA synchronous")) == full
         assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
+
+
+only_postgresql = pytest.mark.parametrize("any_url", ["postgresql"], indirect=True)
+
+
+def fault_of(database: Database, statement: str, **values: object) -> SyncSwitchError:
+    with pytest.raises(SyncSwitchError) as caught, database.transaction() as connection:
+        connection.execute(text(statement), values)
+    assert "\n" not in str(caught.value)
+    assert "SQL:" not in str(caught.value)
+    return caught.value
+
+
+SAID_BY_A_SERVER: dict[str, type[SyncSwitchError]] = {
+    "40001": DatabaseAwayError,  # serialization failure
+    "40P01": DatabaseAwayError,  # deadlock
+    "57P01": DatabaseAwayError,  # the administrator shut it down
+    "53300": DatabaseAwayError,  # too many connections
+    "23505": CollisionError,
+    "23514": FatalError,  # check violation
+    "22003": FatalError,  # number out of range
+    "53100": DatabaseError,  # disk full
+    "42501": DatabaseError,  # no permission
+}
+
+
+@only_postgresql
+def test_the_class_of_what_a_server_says(database: Database) -> None:
+    for state, kind in SAID_BY_A_SERVER.items():
+        statement = f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"
+        assert type(fault_of(database, statement)) is kind, state
+    for kind, value in (("int", 2**31), ("int", 2**63), ("text", "\0")):
+        fault = fault_of(database, f"SELECT CAST(:value AS {kind})", value=value)
+        assert type(fault) is FatalError
+        assert "refuses these values" in str(fault)
+
+
+@only_postgresql
+def test_a_connection_that_is_lost_is_a_passing_fault(database: Database) -> None:
+    fault = fault_of(database, "SELECT pg_terminate_backend(pg_backend_pid())")
+    assert type(fault) is DatabaseAwayError
+    with database.transaction() as connection:
+        assert connection.scalar(text("SELECT 1")) == 1
+
+
+def test_a_statement_that_cannot_work_names_the_database(database: Database) -> None:
+    fault = fault_of(database, "SELECT * FROM no_such_table")
+    assert type(fault) is DatabaseError
+    assert "no_such_table" in str(fault)
+    assert "check its permissions" in str(fault)
+
+
+def test_a_row_that_is_there_is_refused_on_each_kind(database: Database) -> None:
+    with database.transaction() as connection:
+        connection.execute(text("CREATE TABLE once (number INTEGER PRIMARY KEY)"))
+        connection.execute(text("INSERT INTO once VALUES (1)"))
+
+    with pytest.raises(FatalError, match="refuses these values"):
+        database.write(lambda connection: connection.execute(text("INSERT INTO once VALUES (1)")))
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_a_file_that_another_writes_to_is_busy(sqlite_url: str, path: Path) -> None:
+    open_database(sqlite_url, create=True).close()
+    engine = create_engine(driver_url(sqlite_url), connect_args={"timeout": 0})
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DBAPIError) as caught, engine.begin() as connection:
+            connection.execute(text("DELETE FROM syncswitch_trials"))
+    engine.dispose()
+    assert reason(caught.value) == "database is locked"
+    assert type(translated(caught.value, "here")) is DatabaseAwayError

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import signal
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
 from syncswitch.storage.tables.policies import POLICIES
+from tests.processes import exit_code_of
 from tests.storage.conftest import POLICY, both_databases
 
 pytestmark = both_databases
@@ -68,14 +67,6 @@ def test_the_database_itself_refuses_an_impossible_policy(database: Database) ->
         add(version, **{name: possible})
 
 
-def child(work: Callable[[], object]) -> int | None:
-    """Does a work in a process of its own; its exit code."""
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    process.join()
-    return process.exitcode
-
-
 def our_tables_in(url: str) -> set[str]:
     engine = create_engine(driver_url(url))
     found = inspect(engine)
@@ -91,7 +82,7 @@ def test_who_is_killed_before_the_commit_leaves_the_database_as_it_was(url: str)
         event.listen(Engine, "commit", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         open_database(url, create=True)
 
-    assert child(make_and_die) == -signal.SIGKILL
+    assert exit_code_of(make_and_die) == -signal.SIGKILL
     assert our_tables_in(url) == set()
     open_database(url, create=True).close()
     open_database(url, create=False).close()
@@ -105,6 +96,6 @@ def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, 
         with pytest.raises(DatabaseError, match=r"cannot be used.*free space"):
             open_database(sqlite_url, create=True)
 
-    assert child(make_without_room) == 0
+    assert exit_code_of(make_without_room) == 0
     assert our_tables_in(sqlite_url) == set()
     open_database(sqlite_url, create=True).close()

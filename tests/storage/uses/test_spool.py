@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import math
-import multiprocessing
 import os
 import random
 import signal
@@ -27,6 +26,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.storage.uses import spool
 from syncswitch.storage.uses.spool import TakenIn, spool_use, take_in
 from syncswitch.storage.uses.store import uses as stored_uses
+from tests.processes import exit_code_of
 from tests.storage.conftest import IDENTITY, POLICY, AtOnce, both_databases, use_of
 
 
@@ -163,10 +163,7 @@ def test_whoever_is_killed_after_the_commit_loses_nothing_and_counts_nothing_twi
         with open_database(url, create=False) as own:
             take_in(own, spool_path)
 
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    assert exit_code_of(work) == -signal.SIGKILL
     assert spool_path.read_bytes() == lines
     for known in (3, 0):
         assert ids(database) == ["use-0", "use-1", "use-2"]
