@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,19 +21,14 @@ from syncswitch.cli.search.rows import output_option
 from syncswitch.searcher.words import counted, seconds_text, value_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.protocols import check_protocols, choose_protocol, parse_pair
 from syncswitch.trainers.replay import read_recording
 from syncswitch.trainers.simulated.profile import (
-    ClusterProfile,
     load_profile,
     profile_names,
     write_profile,
 )
 from syncswitch.trainers.simulated.timeline import TimedJob, simulate_phases
-
-if TYPE_CHECKING:
-    from syncswitch.trainers.simulated.calibration import Network
 
 _MOST_SEEDS = 100
 _BANDWIDTH = FiniteRange(1, 1e15)
@@ -135,6 +130,12 @@ def calibrate(
         network = Network(worker_bandwidth, server_bandwidth, latency_seconds, parameters)
     with open_database(storage_url, create=False) as database:
         recording = read_recording(database, reference, workers=workers, protocols=("bsp", "asp"))
+    told = "Sending is part of these times; no bandwidth is known."
+    if network is not None:
+        told = (
+            f"Bandwidths and latency were given, and {counted(network.values, 'parameter')}; what"
+            " they leave is computing."
+        )
     identity = recording.identity
     runs = [run.phases for run in recording.runs if not (run.diverged or run.stopped_early)]
     measured = measured_pace(identity.workers, runs)
@@ -143,7 +144,7 @@ def calibrate(
         variation,
         f"Calibrated from {counted(measured.runs, 'run')} of {identity.name} with"
         f" {counted(identity.workers, 'worker')}: {measured.bsp_seconds:.4g} s for a BSP round,"
-        f" {measured.asp_seconds:.4g} s for a worker's step in ASP. {_told_of(network)}",
+        f" {measured.asp_seconds:.4g} s for a worker's step in ASP. {told}",
         network or Network(),
     )
     if output is None or as_json:
@@ -198,14 +199,16 @@ def times(
     rows: list[dict[str, Any]] = []
     for label, pair, percent in _asked(protocols, at, workers):
         job = TimedJob(workers, worker_steps, pair, parameters)
-        seconds, staleness = _means(cluster, job, percent, seeds)
-        as_fast = rows[0]["seconds"] / seconds if rows else 1.0
+        runs = [simulate_phases(cluster, job, percent, seed) for seed in range(seeds)]
+        seconds = sum(phase.seconds for phases in runs for phase in phases) / seeds
+        # Of the last phase; replicas have none.
+        last: list[Any] = [phases[-1].mean_staleness for phases in runs]
         rows.append(
             {
                 "run": label,
                 "seconds": seconds,
-                "times_as_fast": as_fast,
-                "mean_staleness": staleness,
+                "times_as_fast": rows[0]["seconds"] / seconds if rows else 1.0,
+                "mean_staleness": None if None in last else sum(last) / seeds,
             }
         )
     if as_json:
@@ -221,16 +224,6 @@ def times(
             ]
             for row in rows
         ]
-    )
-
-
-def _told_of(network: Network | None) -> str:
-    """Says where the network of a calibrated profile comes from."""
-    if network is None:
-        return "Sending is part of these times; no bandwidth is known."
-    return (
-        f"Bandwidths and latency were given, and {counted(network.values, 'parameter')}; what they"
-        " leave is computing."
     )
 
 
@@ -255,15 +248,3 @@ def _percent(text: str) -> float:
     if not 0 <= value <= 100:
         raise UserError(f"--at holds {text.strip()!r}: give percents from 0 to 100, as in 100,50,0")
     return value
-
-
-def _means(
-    cluster: ClusterProfile, job: TimedJob, percent: float, seeds: int
-) -> tuple[float, float | None]:
-    """The seconds, and the staleness of the last phase, averaged over some seeds."""
-    runs: list[tuple[PhaseRecord, ...]] = [
-        simulate_phases(cluster, job, percent, seed) for seed in range(seeds)
-    ]
-    seconds = sum(phase.seconds for phases in runs for phase in phases) / seeds
-    last: list[Any] = [phases[-1].mean_staleness for phases in runs]
-    return seconds, None if None in last else sum(last) / seeds

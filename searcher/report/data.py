@@ -76,23 +76,18 @@ def _path(
     except UserError as error:
         needed, trouble = tuple(finished), str(error)
     asked = {run.trial_number for run in needed}
-    steps = [_step(strategy, needed[: n + 1], run, True) for n, run in enumerate(needed)]
     in_advance = [run for run in finished if run.trial_number not in asked]
-    steps += [_step(strategy, needed, run, False) for run in in_advance]
+    steps = []
+    for number, run in enumerate((*needed, *in_advance), 1):
+        accepted, bracket = None, (strategy.lowest_percent, strategy.highest_percent)
+        # Where the baseline diverged, nothing will ever be known.
+        with contextlib.suppress(UserError):
+            progress = strategy.progress(needed[:number])
+            verdicts = {one.switch_percent: one.accepted for one in progress.summaries}
+            accepted = verdicts.get(run.switch_percent)
+            bracket = progress.lower_percent, progress.upper_percent
+        steps.append(PathStep(run, accepted, *bracket, is_needed=number <= len(needed)))
     return tuple(steps), target, trouble
-
-
-def _step(
-    strategy: Strategy, known: tuple[Observation, ...], run: Observation, is_needed: bool
-) -> PathStep:
-    try:
-        progress = strategy.progress(known)
-    except UserError:  # the baseline diverged, so nothing will ever be known
-        lowest, highest = strategy.lowest_percent, strategy.highest_percent
-        return PathStep(run, None, lowest, highest, is_needed)
-    verdicts = {one.switch_percent: one.accepted for one in progress.summaries}
-    accepted = verdicts.get(run.switch_percent)
-    return PathStep(run, accepted, progress.lower_percent, progress.upper_percent, is_needed)
 
 
 # A search that takes more trainings than this to pay for itself never does.
