@@ -59,8 +59,6 @@ def packed(message: Any) -> tuple[bytes, list[memoryview]]:
             return value.start, value.stop
         if isinstance(value, np.generic):
             return value.item()
-        if isinstance(value, range):
-            return list(value)
         raise TypeError(f"a {type(value).__name__} is not data")
 
     return msgspec.msgpack.encode(message, enc_hook=put), arrays
