@@ -117,55 +117,48 @@ def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
 def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:
     """One JSON object per pair; all but the answer say why they were dropped."""
     best = best_of(pairs)
-    return [
-        {
-            "protocols": [pair.identity.first_protocol, pair.identity.second_protocol],
-            "study": pair.study,
-            "switch_percent": _pair_percent(pair),
-            "seconds": _pair_seconds(pair),
-            "trials": pair.runs,
-            "paid_seconds": pair.paid_seconds,
-            "dropped": None if best is None or pair is best else why_dropped(pair, best),
-        }
-        for pair in pairs
-    ]
+    documents = []
+    for pair in pairs:
+        found = pair.found if isinstance(pair.found, Decided) else None
+        documents.append(
+            {
+                "protocols": [pair.identity.first_protocol, pair.identity.second_protocol],
+                "study": pair.study,
+                "switch_percent": found and found.switch_percent,
+                "seconds": finite(pair.seconds) if found else None,
+                "trials": pair.runs,
+                "paid_seconds": pair.paid_seconds,
+                "dropped": None if best is None or pair is best else why_dropped(pair, best),
+            }
+        )
+    return documents
 
 
 def print_pairs(pairs: Sequence[PairOutcome], baseline_seconds: float | None) -> None:
     """Prints a table of the pairs, why all but one were dropped, and the total cost."""
-    best = best_of(pairs)
-    assert best is not None  # a finished search has one
-    percents = [_pair_percent(pair) for pair in pairs]
+    told = list(zip(pairs, pairs_as_json(pairs), strict=True))
     print_rows(
         [
             [
                 ("protocols", pair.name),
                 ("switch at", NONE if percent is None else percent_text(percent)),
-                ("seconds", seconds_text(_pair_seconds(pair))),
+                ("seconds", seconds_text(one["seconds"])),
                 ("runs", str(pair.runs)),
                 ("paid seconds", seconds_text(pair.paid_seconds)),
             ]
-            for pair, percent in zip(pairs, percents, strict=True)
+            for pair, one in told
+            for percent in [one["switch_percent"]]
         ]
     )
     echo()
-    for pair in pairs:
-        if pair is not best:
-            print_text(f"{pair.name} was {why_dropped(pair, best)}.")
+    for pair, one in told:
+        if one["dropped"]:
+            print_text(f"{pair.name} was {one['dropped']}.")
     if baseline_seconds:
         trainings = math.fsum(pair.paid_seconds for pair in pairs) / baseline_seconds
-        first = best.identity.first_protocol.upper()
+        first = pairs[0].identity.first_protocol.upper()
         print_text(f"All pairs together cost {trainings:.1f} {first} trainings.")
     echo()
-
-
-def _pair_percent(pair: PairOutcome) -> float | None:
-    return pair.found.switch_percent if isinstance(pair.found, Decided) else None
-
-
-def _pair_seconds(pair: PairOutcome) -> float | None:
-    is_known = isinstance(pair.found, Decided) and math.isfinite(pair.seconds)
-    return pair.seconds if is_known else None
 
 
 def print_forecast(
