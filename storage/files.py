@@ -28,11 +28,14 @@ def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryI
     """
     try:
         target = _target(path)
-        if replaces and not _begins_with(target, replaces):
-            raise UserError(
-                f"{path} exists, and is not a file of the kind that is to be written; delete it"
-                " first, or name another file"
-            )
+        if replaces and target.exists():
+            with target.open("rb") as there:
+                found = there.read(max(map(len, replaces)))
+            if found and not found.startswith(replaces):
+                raise UserError(
+                    f"{path} exists, and is not a file of the kind that is to be written; delete it"
+                    " first, or name another file"
+                )
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
             with temporary.open("xb") as file:
@@ -47,16 +50,6 @@ def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryI
             f"cannot write the file {path}: {error.strerror or error};"
             f" name a file in a directory that exists and is writable"
         ) from error
-
-
-def _begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
-    """Returns whether a file begins with one of these, is empty, or does not exist."""
-    try:
-        with path.open("rb") as file:
-            found = file.read(max(map(len, beginnings)))
-    except FileNotFoundError:
-        return True
-    return not found or found.startswith(beginnings)
 
 
 def _target(path: Path) -> Path:
@@ -119,7 +112,12 @@ class OwnedFolder:
         place = Path(tempfile.gettempdir()) if place is None else place
         self._lock: int | None = None
         with suppress(_NoLocksHereError):  # then nobody else removes it either
-            _remove_ownerless(prefix, place)
+            for path in place.glob(f"{glob.escape(prefix)}*"):
+                lock = _lock_on(path)
+                if lock is not None:  # its owner is gone
+                    if os.fstat(lock).st_uid == os.getuid():
+                        shutil.rmtree(path, ignore_errors=True)
+                    os.close(lock)
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
             with suppress(_NoLocksHereError):
@@ -154,15 +152,6 @@ class OwnedFolder:
 
 class _NoLocksHereError(Exception):
     """The file system has no locks."""
-
-
-def _remove_ownerless(prefix: str, place: Path) -> None:
-    for path in place.glob(f"{glob.escape(prefix)}*"):
-        lock = _lock_on(path)
-        if lock is not None:
-            if os.fstat(lock).st_uid == os.getuid():
-                shutil.rmtree(path, ignore_errors=True)
-            os.close(lock)
 
 
 def _lock_on(folder: Path) -> int | None:

@@ -194,8 +194,9 @@ def has_our_tables(connection: Connection, place: str) -> bool:
     if VERSION_TABLE not in tables:
         if tables and not _is_optunas(connection, tables):
             foreign = sorted(tables - _OPTUNA_TABLES) or sorted(tables)
+            some = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
             raise DatabaseError(
-                f"{place} holds tables of another application ({_some(foreign)}); allowed: an empty"
+                f"{place} holds tables of another application ({some}); allowed: an empty"
                 f" database, or one of syncswitch or Optuna; name another with --storage URL"
             )
         return False
@@ -219,7 +220,3 @@ def _is_optunas(connection: Connection, tables: set[str]) -> bool:
     if not _OPTUNA_ALWAYS <= tables <= _OPTUNA_TABLES:
         return False
     return "study_name" in {column["name"] for column in inspect(connection).get_columns("studies")}
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

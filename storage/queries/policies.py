@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from syncswitch.storage.columns import MeasuredJobColumns
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
-from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.choice import JobChoice
@@ -212,7 +211,8 @@ def policy_differences(
 
 def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
     content = {**asdict(policy), "speed_up": policy.speed_up, **asdict(job)}
-    content["band"] = _band_text(policy.band)
+    if policy.band is not None:  # its target and threshold are the policy's
+        content["band"] = f"{policy.band.runs} runs, {len(policy.band.curve)} tests"
     if policy.decided_by.is_less_better:
         # People know only its own values.
         content = policy.decided_by.with_values(content)
@@ -222,8 +222,3 @@ def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
     )
     software = {f"software {name}": version for name, version in content.pop("software").items()}
     return {name: value for name, value in (content | software).items() if name not in _ASIDE}
-
-
-def _band_text(band: Band | None) -> str | None:
-    """Says how much a band rests on; its target and threshold are the policy's."""
-    return None if band is None else f"{band.runs} runs, {len(band.curve)} tests"

@@ -107,7 +107,10 @@ def conditions(
     if kinds is not None:
         wanted += _are_of(set(kinds))
     if numbers is not None:
-        wanted.append(_FACTS.trial_id.in_(_as_text(numbers)))
+        # Written into the statement: databases bind some ten thousand values at most.
+        plain = [operator.index(number) for number in numbers]
+        listed: BindParameter[int] = bindparam(None, plain, expanding=True, literal_execute=True)
+        wanted.append(_FACTS.trial_id.in_(listed))
     return wanted
 
 
@@ -117,12 +120,6 @@ def _are_of(kinds: set[str]) -> list[ColumnElement[bool]]:
     if len(kinds) == 1:
         return [_COLUMN_OF_KIND[kind].is_not(None) for kind in kinds]
     return [column.is_(None) for kind, column in _COLUMN_OF_KIND.items() if kind not in kinds]
-
-
-def _as_text(numbers: Iterable[int]) -> BindParameter[int]:
-    """Writes the numbers into the statement: databases bind some ten thousand values at most."""
-    plain = [operator.index(number) for number in numbers]
-    return bindparam(None, plain, expanding=True, literal_execute=True)
 
 
 def _check(given: TrialChoice) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime, timezone
-from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database
@@ -55,7 +54,18 @@ def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
 def _add(connection: Connection, use: PolicyUse) -> bool:
     if connection.scalar(select(TRIALS.c.trial_id).where(TRIALS.c.use_id == use.use_id)):
         return False
-    policy = _policy_row(connection, use)
+    query = select(POLICIES).where(
+        POLICIES.c.fingerprint == use.fingerprint,
+        POLICIES.c.study == use.study,
+        POLICIES.c.created_at == datetime.fromisoformat(use.created_at).astimezone(timezone.utc),
+    )
+    policy = connection.execute(query).one_or_none()  # its version here may differ
+    if policy is None:
+        raise PolicyError(
+            f"the policy of {use.record.spec.identity.name!r} that study {use.study!r} found at"
+            f" {use.created_at} is not in this database; take it in first, with:"
+            f" syncswitch-search policy import FILE"
+        )
     spec = use.record.spec
     values = {
         "use_id": use.use_id,
@@ -73,23 +83,6 @@ def _add(connection: Connection, use: PolicyUse) -> bool:
     add_parts(connection, trial_id, use.record)
     record_target(connection, TRIALS.c.trial_id == trial_id, policy.target_accuracy)
     return True
-
-
-def _policy_row(connection: Connection, use: PolicyUse) -> Row[Any]:
-    """Returns the policy of a use; its version here may differ from that where it comes from."""
-    query = select(POLICIES).where(
-        POLICIES.c.fingerprint == use.fingerprint,
-        POLICIES.c.study == use.study,
-        POLICIES.c.created_at == datetime.fromisoformat(use.created_at).astimezone(timezone.utc),
-    )
-    found = connection.execute(query).one_or_none()
-    if found is None:
-        raise PolicyError(
-            f"the policy of {use.record.spec.identity.name!r} that study {use.study!r} found at"
-            f" {use.created_at} is not in this database; take it in first, with:"
-            f" syncswitch-search policy import FILE"
-        )
-    return found
 
 
 def hand_out_seed(
