@@ -142,7 +142,8 @@ def read_recording(
 
     They may be selected by the size of the cluster, and by its kind: `real` or `simulated`, by
     default simulated ones only where there are no others. Forks are completed, see `whole_runs`.
-    Runs of the `replay` trainer and with an online policy or injections are left out.
+    Runs of the `replay` trainer and with an online policy or injections are left out. Raises
+    UserError if there are no such runs, or they belong to several workloads.
     """
     from syncswitch.storage.database.inspection import shown
     from syncswitch.storage.policies.registry import PolicyRegistry

@@ -173,7 +173,8 @@ def _write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
 
     The options stay those of its first writer: they may be computed from what the database held
     when the search began, and its strategy must not change while it runs. That it was dropped, and
-    the threshold, which the search may have measured, stay as well.
+    the threshold, which the search may have measured, stay as well. Raises DatabaseError if the
+    study belongs to another workload.
     """
     try:
         # As the database gives them back; SQLite would also store a NaN.

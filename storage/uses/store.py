@@ -95,7 +95,7 @@ def hand_out_seed(
     """Hands out a seed that no run of the job has, and that nobody else is given.
 
     A job that the database does not know is registered with its reference; without one there is no
-    seed.
+    seed. Raises SyncSwitchError if the database refuses; the class says whether to try again.
     """
 
     def hand_out(connection: Connection) -> int | None:

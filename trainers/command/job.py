@@ -169,7 +169,10 @@ _TAKEN = ("step", "seconds", "diverged")
 
 
 def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metric:
-    """Returns the metric that compares runs of a command; accuracy by default."""
+    """Returns the metric that compares runs of a command; accuracy by default.
+
+    Raises UserError if its direction is missing, or its name or unit is not valid.
+    """
     name = ACCURACY_NAME if name is None else name
     if name == ACCURACY_NAME and goal != "min":
         if unit is None:

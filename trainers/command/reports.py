@@ -51,7 +51,10 @@ ParseLine = Callable[[str], Report | None]
 
 
 def parse_json(line: str, metric: Metric = _ACCURACY) -> Report | None:
-    """Reads a line of a metric file: a JSON object with the metric under its name."""
+    """Reads a line of a metric file: a JSON object with the metric under its name.
+
+    Raises ValueError if it is not a JSON object, or a value is not valid.
+    """
     if not line.strip():
         return None
     try:
@@ -288,7 +291,8 @@ class ReportLog:
         """Records a report, and returns the evaluation in it, if there is one.
 
         A report without a time counts from the start of the command, or from its report of the step
-        at which the run starts, which ends the start-up.
+        at which the run starts, which ends the start-up. Raises ValueError if the report does not
+        fit the job, or contradicts an earlier one.
         """
         if report.diverged:
             self.diverged, self.diverged_step = True, report.step

@@ -241,7 +241,10 @@ def _takes_nothing(function: Callable[..., Any]) -> bool:
 
 
 def named_loss(name: str) -> Callable[[Any, Any], Any]:
-    """Finds a Keras loss, which accepts the same labels and outputs as in `compile`."""
+    """Finds a Keras loss, which accepts the same labels and outputs as in `compile`.
+
+    Raises ValueError if there is none of this name.
+    """
     import keras
 
     if name.lower() in _CHOSEN_BY_SHAPE:
@@ -363,7 +366,10 @@ def metric_class(built: Any) -> str:
 
 
 def further_workloads(workload: Workload) -> dict[str, Workload]:
-    """Returns, for each further metric by its name, the workload with that as its only metric."""
+    """Returns, for each further metric by its name, the workload with that as its only metric.
+
+    Raises WorkloadError if two have the same name, or one has a reserved name.
+    """
     plain = replace(
         workload, further_metrics=(), metric_goal=None, metric_unit=None, metric_range=None
     )

@@ -36,7 +36,10 @@ _BEFORE_FIELD = re.compile(r",(?=\w+=)")
 
 
 def split_variant(reference: str) -> tuple[str, dict[str, Any]]:
-    """Splits `REFERENCE,FIELD=VALUE,...` into the plain reference and the changed fields."""
+    """Splits `REFERENCE,FIELD=VALUE,...` into the plain reference and the changed fields.
+
+    Raises WorkloadError if there is no such field.
+    """
     plain, *parts = _BEFORE_FIELD.split(reference)
     values: dict[str, Any] = {}
     for part in parts:

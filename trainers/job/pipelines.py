@@ -62,7 +62,8 @@ def apart(field: str, given: Any) -> tuple[Rows, Form]:
     """Takes inputs, labels or weights, as `fit` would get them, apart into arrays and their form.
 
     They are an array, or dicts, tuples and lists of several; each may be a `tf.RaggedTensor` with
-    one ragged dimension, or a sparse matrix of SciPy or TensorFlow.
+    one ragged dimension, or a sparse matrix of SciPy or TensorFlow. Raises WorkloadError for
+    anything else, and for arrays with different numbers of examples.
     """
     rows: list[Array] = []
     form = _apart(f"data: {field}", given, rows)
@@ -368,7 +369,10 @@ class PipelinePieces(Source):
 
 
 def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
-    """Reads all inputs, labels and possibly weights of a `tf.data` pipeline of single examples."""
+    """Reads all inputs, labels and possibly weights of a `tf.data` pipeline of single examples.
+
+    Raises WorkloadError if it is endless, or yields something else.
+    """
     name = f"{part} pipeline"
     _check_end(dataset, name)
     spec = dataset.element_spec

@@ -124,7 +124,10 @@ class FileSet:
 
     @classmethod
     def of(cls, paths: Paths) -> FileSet:
-        """Finds the files of these paths and patterns, those of a pattern sorted."""
+        """Finds the files of these paths and patterns, those of a pattern sorted.
+
+        Raises WorkloadError if there are none, or one cannot be read.
+        """
         found: list[str] = []
         for one in map(str, [paths] if isinstance(paths, str | Path) else paths):
             matching = sorted(glob.glob(one)) if glob.has_magic(one) else [one]

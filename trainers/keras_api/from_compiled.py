@@ -21,7 +21,10 @@ from syncswitch.trainers.run.callbacks import usable_callbacks
 
 
 def compiled_fields(model: Any) -> dict[str, Any]:
-    """Returns the optimizer, learning rate, loss and loss weights of a compiled model."""
+    """Returns the optimizer, learning rate, loss and loss weights of a compiled model.
+
+    Raises WorkloadError if it is not a compiled Keras model, or cannot be trained as it is.
+    """
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
         raise WorkloadError("the model is not compiled; call its compile() before")
     whose = f"model {model.name!r}"
@@ -94,7 +97,11 @@ def _built_metric(given: Any) -> Any:
 
 
 def copies(model: Any, *, is_fresh: bool) -> Callable[[], Any]:
-    """Returns a function that builds copies of a model, trained values drawn anew if `is_fresh`."""
+    """Returns a function that builds copies of a model, trained values drawn anew if `is_fresh`.
+
+    Variables that are not trained, such as those of frozen layers, keep their values. Raises
+    WorkloadError if Keras cannot copy the model.
+    """
     values = [np.asarray(one) for one in model.weights]
     is_kept = [not (is_fresh and one.trainable) for one in model.weights]
     # A compiled model is copied with its loss and metrics, which works for registered ones only.

@@ -374,7 +374,10 @@ class NoRoomForEmbeddingsError(UserError):
 
 
 def kept_embeddings(source: EmbeddingSource) -> StoredEmbeddings:
-    """Copies embeddings that change to the folder for temporary files, if there is room."""
+    """Copies embeddings that change to the folder for temporary files, if there is room.
+
+    Raises NoRoomForEmbeddingsError if there is none.
+    """
     try:
         file = tempfile.TemporaryFile(prefix="syncswitch-embeddings-")  # noqa: SIM115 (it stays)
         write_embeddings(file, source)

@@ -434,7 +434,10 @@ class EmbeddingSteps:
         self._ids = ids
 
     def wanted(self, examples: Sequence[Any], numbers: Any) -> list[Ids]:
-        """Returns the numbers of the rows of each embedding that a batch needs."""
+        """Returns the numbers of the rows of each embedding that a batch needs.
+
+        Raises ValueError if an embedding does not have one of them.
+        """
         asked = self._ids(*examples, numbers, tf.constant(0.0))
         return [
             checked_ids(table, np.unique(as_array(one)))
@@ -454,7 +457,10 @@ class EmbeddingSteps:
 
 
 def trace_ids(function: ModelFunction, workload: Workload, examples: Sequence[Any]) -> Any:
-    """Traces the look-up of rows: `(examples ..., worker-step and seed, 0) -> rows ...`."""
+    """Traces the look-up of rows: `(examples ..., worker-step and seed, 0) -> rows ...`.
+
+    Raises WorkloadError if the rows depend on trained values.
+    """
 
     def asked(*given: Any) -> list[Any]:
         *held, numbers, trained = given

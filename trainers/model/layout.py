@@ -88,7 +88,10 @@ class FlatLayout:
 
     @classmethod
     def of(cls, variables: Iterable[tuple[int, Any]], called: str) -> FlatLayout:
-        """Lays out Keras variables, each behind its position."""
+        """Lays out Keras variables, each behind its position.
+
+        Raises WorkloadError if one is not float32.
+        """
         kept = list(variables)
         for _, variable in kept:
             if str(variable.dtype) != "float32":
@@ -127,7 +130,10 @@ class FlatLayout:
         return dict(zip(self.names, self.split(flat), strict=True))
 
     def from_named(self, arrays: Mapping[str, Vector]) -> Vector:
-        """Joins arrays by logical name to a flat vector."""
+        """Joins arrays by logical name to a flat vector.
+
+        Raises KeyError if a variable is missing, ValueError if one has another shape.
+        """
         for name, shape in zip(self.names, self.shapes, strict=True):
             if arrays[name].shape != shape:
                 raise ValueError(f"{name} has shape {arrays[name].shape}, not {shape}")

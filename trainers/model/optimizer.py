@@ -91,7 +91,10 @@ class KerasOptimizer(Optimizer):
         self._initial = self.layout.pack([variable.numpy() for variable in self._slots])
 
     def slots_of_variables(self, servers: int) -> list[tuple[int, int | None]]:
-        """Returns the size of each slot and the number of its variable; None if it is shared."""
+        """Returns the size of each slot and the number of its variable; None if it is shared.
+
+        Raises UserError if an update of one variable depends on others.
+        """
         optimizer = self._optimizer
         owners = [self._owners.get(id(slot)) for slot in self._slots]
         sizes = self.layout.sizes

@@ -288,7 +288,10 @@ _OFF = {
 
 
 def row_rule(workload: Workload) -> AnyRule:
-    """Returns the rule by which the workload's optimizer updates rows."""
+    """Returns the rule by which the workload's optimizer updates rows.
+
+    Raises WorkloadError if it cannot update single rows.
+    """
     from keras import optimizers
 
     if workload.optimizer is None:

@@ -42,7 +42,10 @@ class ShippedFunction:
 
     @classmethod
     def of(cls, function: Any, workload: Workload) -> ShippedFunction:
-        """Packs a concrete function of a workload."""
+        """Packs a concrete function of a workload.
+
+        Raises WorkloadError if it uses something that other processes cannot have.
+        """
         from syncswitch.trainers.model.tensorflow_api import tf
 
         graph = function.graph
@@ -132,7 +135,10 @@ class ShippedSource:
 
     @classmethod
     def of(cls, source: Source, workload: Workload) -> ShippedSource:
-        """Packs a source of a workload, which must hold nothing but data."""
+        """Packs a source of a workload, which must hold nothing but data.
+
+        Raises WorkloadError if it holds anything else.
+        """
         # In Python 3.10 only some classes have this method.
         state = getattr(source, "__getstate__", lambda: vars(source))()
         files, pipeline = {}, None
@@ -156,7 +162,8 @@ class ShippedSource:
         """Restores the source in the process that received it.
 
         Its class is one of syncswitch, or comes with the workload (`reference`) for which this
-        process was started: the sender cannot have anything else imported.
+        process was started: the sender cannot have anything else imported. Raises WorkloadError if
+        its class is not here.
         """
         kind = class_at(self.module, self.name, reference)
         if kind is None or not issubclass(kind, Source):

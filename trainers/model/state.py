@@ -187,7 +187,10 @@ def _own_paths(spec: TrialSpec) -> list[Path]:
 
 
 def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
-    """Reads a checkpoint of a run of this very trial; None if it is damaged or missing."""
+    """Reads a checkpoint of a run of this very trial; None if it is damaged or missing.
+
+    Raises UserError if it is of another run.
+    """
     if not path.exists():
         return None
     try:

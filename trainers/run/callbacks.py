@@ -40,7 +40,10 @@ _OTHERWISE = {
 
 
 def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
-    """Selects the callbacks that a run must call, without those whose work it does anyway."""
+    """Selects the callbacks that a run must call, without those whose work it does anyway.
+
+    Raises WorkloadError if one is not a callback, or needs a hook that runs do not have.
+    """
     import keras
 
     callbacks = list(callbacks)
@@ -70,7 +73,10 @@ def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
 
 @contextmanager
 def told(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Observer]:
-    """Reports a run to the workload's callbacks; their epochs last from one test to the next."""
+    """Reports a run to the workload's callbacks; their epochs last from one test to the next.
+
+    Raises WorkloadError if a callback cannot be used, or fails.
+    """
     if workload.callbacks is None:
         yield observer
         return

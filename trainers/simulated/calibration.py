@@ -53,7 +53,8 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
     """The mean pace over all phases of these runs.
 
     Runs that never switch are preferred where both protocols have some, because their times do not
-    contain the cost of a switch.
+    contain the cost of a switch. Raises UserError if no time was measured with one of the two
+    protocols.
     """
     kept = [phases for phases in runs if phases]
     pure = [phases for phases in kept if len(phases) == 1]
@@ -83,7 +84,8 @@ def calibrate(
     rounds; whatever the measured time has beyond that is attributed to the barrier: the parameter
     server's work for a round, stragglers, and, where the network is not known, transfers that slow
     each other down. The variation, standard deviation over mean of a worker's computing time,
-    cannot be derived from BSP and ASP times.
+    cannot be derived from BSP and ASP times. Raises UserError if the variation or network alone
+    would take longer than measured.
     """
     n, asp, bsp = measured.workers, measured.asp_seconds, measured.bsp_seconds
     _check_fits("a worker's step in ASP", asp, asp_seconds(n, _LEAST_SECONDS, network))

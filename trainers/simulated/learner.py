@@ -50,7 +50,8 @@ def with_patches(model: Any) -> Any:
 
     XLA can batch matrix products of patches, but not convolutions that each have their own kernel;
     and it is quick at comparing slices of a picture, but not at locating a maximum in a window. The
-    copy has the same variables in the same order.
+    copy has the same variables in the same order. Raises ValueError for any other model, whose
+    layers are unknown.
     """
     import keras
 

@@ -234,7 +234,10 @@ class Membership:
         return now_seconds
 
     def wait(self, now_seconds: float) -> float:
-        """The training time of the next scheduled change, when all workers are away."""
+        """The training time of the next scheduled change, when all workers are away.
+
+        Raises UserError if there is none, so no worker ever comes back.
+        """
         if math.isinf(self.next_seconds):
             raise UserError(
                 "the injections remove all workers at once until more of the job is done, which"
