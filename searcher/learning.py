@@ -11,7 +11,7 @@ import math
 import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -28,6 +28,7 @@ from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.words import measured_threshold_text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.metrics import mean_of
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band
@@ -276,32 +277,35 @@ class UsedJob:
 
     def draft(self, revision: Revision) -> TimingPolicy:
         """The version that a revision publishes after this one."""
-        decided = revision.answer
+        decided, band = revision.answer, self.policy.band
         percent = decided.switch_percent
         mine = [use for use in self.uses if use.switch_percent == percent and not use.diverged]
         held = [use for use in self.uses if use.held_percent == percent and not use.diverged]
-        accuracies = [one.converged_accuracy for one in held if one.converged_accuracy is not None]
-        seconds = [one.training_seconds for one in mine if one.training_seconds is not None]
-        for run in self.policy.evidence:
-            if run.switch_percent == percent and not run.diverged:
-                accuracies.append(run.converged_accuracy)
-                seconds.append(run.training_seconds)
-        band = self.policy.band
+        rests_on = [
+            run
+            for run in self.policy.evidence
+            if run.switch_percent == percent and not run.diverged
+        ]
+        if self.policy.reason != FIRST_REASON:
+            decided = replace(decided, reason=revision.why)
         if band is not None:
             band = replace(band, target_accuracy=decided.target_accuracy)
         return self._new_version(
-            switch_percent=percent,
-            target_accuracy=decided.target_accuracy,
-            mean_accuracy=statistics.fmean(accuracies) if accuracies else None,
-            training_seconds=statistics.fmean(seconds) if seconds else None,
-            confidence=decided.confidence,
-            kept_share=decided.kept_share,
-            delivered_share=decided.delivered_share,
-            baseline_kept_share=decided.baseline_kept_share,
-            expected_time=decided.expected_time,
+            **asdict(decided),
+            mean_accuracy=mean_of(
+                [
+                    *(use.converged_accuracy for use in held),
+                    *(run.converged_accuracy for run in rests_on),
+                ]
+            ),
+            training_seconds=mean_of(
+                [
+                    *(use.training_seconds for use in mine),
+                    *(run.training_seconds for run in rests_on),
+                ]
+            ),
             speed_up_low=None,
             speed_up_high=None,
-            reason=decided.reason if self.policy.reason == FIRST_REASON else revision.why,
             band=band,
         )
 

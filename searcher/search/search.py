@@ -16,7 +16,6 @@ import functools
 import hashlib
 import logging
 import socket
-import statistics
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -77,6 +76,7 @@ from syncswitch.storage.errors import (
     SyncSwitchError,
     UserError,
 )
+from syncswitch.storage.metrics import mean_of
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import SearchCost
@@ -982,9 +982,8 @@ class Search(TrialLoop[SearchResult]):
         baseline = sound_baseline(runs, highest)
         return TimingPolicy(
             **identity.policy_fields,
+            **asdict(decided),
             version=1,
-            switch_percent=percent,
-            target_accuracy=decided.target_accuracy,
             threshold=strategy.threshold,
             mean_accuracy=accuracies.get(percent),
             training_seconds=_mean_seconds(percent, state),
@@ -1005,16 +1004,10 @@ class Search(TrialLoop[SearchResult]):
             ),
             created_at=datetime.now(timezone.utc).isoformat(),
             software=software_versions(),
-            confidence=decided.confidence,
             guarded=is_guarded(strategy),
             keep=None if is_guarded(strategy) else getattr(strategy, "keep", None),
-            kept_share=decided.kept_share,
-            delivered_share=decided.delivered_share,
-            baseline_kept_share=decided.baseline_kept_share,
-            expected_time=decided.expected_time,
             speed_up_low=speed_up.low if speed_up else None,
             speed_up_high=speed_up.high if speed_up else None,
-            reason=decided.reason,
             band=measured_band(
                 decided.target_accuracy,
                 strategy.threshold,
@@ -1025,10 +1018,8 @@ class Search(TrialLoop[SearchResult]):
 
 def _mean_seconds(percent: float, state: SearchState) -> float | None:
     """Returns the mean time of whole trainings at a switch point; None if none is known."""
-    seconds = [
+    return mean_of(
         state.rows[run.trial_number].whole_run_seconds
         for run in state.course.runs
         if run.switch_percent == percent and not run.diverged
-    ]
-    known = [value for value in seconds if value is not None]
-    return statistics.fmean(known) if known else None
+    )
