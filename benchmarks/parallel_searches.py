@@ -57,7 +57,6 @@ from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.replay import RecordedRun, Recording
-from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from tests.reproduction.recordings import PAPER
@@ -258,7 +257,7 @@ def _parts(options: argparse.Namespace) -> Iterator[tuple[str, ProblemOf, int, r
 def _simulated_job(reference: str, workers: int) -> RecordedJob:
     """Trains every switch point; real gradients on a virtual clock."""
     workload = load_workload(reference)
-    profile = load_profile(DEFAULT_PROFILE)
+    profile = load_profile("uniform")
     identity = simulated_identity(workload, workers, ("bsp", "asp"), profile)
     specs = [
         TrialSpec(identity, percent, replicate_seed(0, replicate), replicate)

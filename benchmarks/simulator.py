@@ -16,7 +16,6 @@ from rich.console import Console
 
 from benchmarks.console import at_most, new_table, parser
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.learner import GradientSource
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
@@ -38,7 +37,7 @@ class Cluster:
             evaluation_interval_worker_steps=gradients,
         )
         self._gradients = gradients
-        profile = load_profile(DEFAULT_PROFILE)
+        profile = load_profile("uniform")
         self._identity = simulated_identity(workload, workers, ("bsp", "asp"), profile)
         self._trainer = SimulatedTrainer(workload, workers, profile)
         if not at_once:

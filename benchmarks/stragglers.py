@@ -36,7 +36,6 @@ from syncswitch.trainers.cluster.local import LAUNCHERS, load_local_workload
 from syncswitch.trainers.faults.injections import injections
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
-from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.stragglers.online import ONLINE
 from syncswitch.trainers.trainer import Trainer
 
@@ -182,7 +181,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trainer", choices=list(SCENARIOS), default="simulated")
     parser.add_argument("--launcher", choices=LAUNCHERS, default="processes")
-    parser.add_argument("--profile", default=DEFAULT_PROFILE)
+    parser.add_argument("--profile", default="uniform")
     parser.add_argument("--workload", default="digits")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--switch-percent", type=float, default=50.0)
