@@ -16,8 +16,9 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
     Assessment,
     counted_runs,
 )
-from syncswitch.searcher.strategies.base import Decided, NextTrial
+from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.planner import PlannedTrial, plan_trial
 from tests.searcher.strategies.strategy_contract import (
     FIRST_SECONDS,
     JOBS,
@@ -248,6 +249,17 @@ def test_a_dip_in_the_middle_is_seen() -> None:
     answers = strategy.answers(history)
     # What was measured at 6.25 % is as good as at 25 %, and yet a switch there is no answer.
     assert sum(probability for percent, probability in answers.items() if percent < 25) < 0.05
+
+
+def test_a_budget_pays_for_no_run_that_is_only_likely_to_be_needed() -> None:
+    strategy, known = AdaptiveStrategy(settings=3), [made(100, TARGET, 0, 0)]
+    first = plan_trial(strategy, known)
+    assert isinstance(first, PlannedTrial)
+    under_way = [(first.switch_percent, first.replicate)]
+    second = plan_trial(strategy, known, under_way)
+    assert isinstance(second, PlannedTrial)
+    assert second.is_speculative
+    assert isinstance(plan_trial(replace(strategy, budget=9.0), known, under_way), Wait)
 
 
 HISTORY_GRID = (25.0, 50.0, 100.0)
