@@ -229,18 +229,6 @@ class PolicyRegistry:
             )
         return self._read(query)
 
-    def choose(self, workload: str, choice: str) -> list[TimingPolicy]:
-        """Returns a version, or the one that an alias points at, per fingerprint, newest first.
-
-        Args:
-            workload: As in `lookup`.
-            choice: Number of the version, or name of the alias.
-        """
-        if not choice.isdecimal():
-            return self.lookup(workload, alias=choice)
-        versions = self.policies(workload=workload)
-        return [policy for policy in versions if str(policy.version) == choice]
-
     def get(self, fingerprint: str, version: int) -> TimingPolicy | None:
         """Returns one version; None if there is none."""
         found = self._read(select(POLICIES).where(_is_version(fingerprint, version)))
