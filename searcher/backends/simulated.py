@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from syncswitch.searcher.backends.base import ClusterChoice, Job, JobRequest, option
 from syncswitch.trainers.job.loading import find_module, load_workload
+from syncswitch.trainers.simulated import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import WorkloadIdentity
@@ -30,7 +31,7 @@ class SimulatedCluster(ClusterChoice):
         "--profile",
         "Profile of the simulated cluster (--trainer simulated): see `syncswitch-search profile`.",
         metavar="NAME|FILE",
-        default="uniform",
+        default=DEFAULT_PROFILE,
     )
 
     @cached_property
