@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from sqlalchemy import Engine, make_url, text
@@ -228,3 +228,19 @@ def test_who_is_stopped_at_work_on_a_spool_keeps_nobody_waiting_for_ever(
         with pytest.raises(UserError, match="for too long; they stay in it"):
             take_in(database, spool_path)
     assert take_in(database, spool_path) == TakenIn(recorded=1)
+
+
+def test_a_line_is_written_to_the_file_that_is_there_once_it_is_locked(
+    used_policy: TimingPolicy, spool_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def replaced_meanwhile(file: IO[bytes], how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        spool_path.with_name("new").touch()
+        spool_path.with_name("new").rename(spool_path)
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", replaced_meanwhile)
+    spool_use(spool_path, use_of(used_policy))
+    assert len(spool_path.read_bytes().splitlines()) == 1
