@@ -320,11 +320,15 @@ class ProcessesChoice(ClusterChoice):
     def servers(self) -> int:
         return self.parameter_servers or 1
 
-    def kind_of(self, launcher: str) -> str:
-        """Returns the name with what decides how long a run takes."""
-        servers = "" if self.servers == 1 else f", {self.servers:,} parameter servers"
-        gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
-        return f"{launcher}{servers}{gpus}"
+    @property
+    def servers_text(self) -> str:
+        """The number of parameter servers in the name of a kind; it changes the pace."""
+        return "" if self.servers == 1 else f", {self.servers:,} parameter servers"
+
+    @property
+    def gpus_text(self) -> str:
+        """The GPUs of a worker in the name of a kind."""
+        return f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
 
 
 def plan_search(

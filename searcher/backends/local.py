@@ -143,7 +143,7 @@ class LocalTrainer(ProcessesChoice):
     @property
     @override
     def kind(self) -> str:
-        return self.kind_of(f"{self.name}/{self.launcher_kind}")
+        return f"{self.name}/{self.launcher_kind}{self.servers_text}{self.gpus_text}"
 
     @override
     def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:

@@ -57,7 +57,8 @@ class RayCluster(ProcessesChoice):
         """The name with a worker's resources, which decide how long a run takes."""
         is_usual = self.cpus_per_worker == _USUAL.cpus_per_worker
         cpus = "" if is_usual else f", {self.cpus_per_worker:g} CPU"
-        return self.kind_of(f"{self.name}{cpus}")
+        # Databases hold this name, so its parts stay in this order.
+        return f"{self.name}{cpus}{self.gpus_text}{self.servers_text}"
 
     @override
     def check_capacity(self, workers: int) -> None:

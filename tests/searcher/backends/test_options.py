@@ -1,4 +1,4 @@
-"""What a trainer's option takes from Python."""
+"""What a trainer's option takes from Python, and what its options make of its name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from syncswitch.searcher.backends.base import TrainerOption
+from syncswitch.searcher.backends.base import TrainerChoice, TrainerOption
+from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.backends.ray import RayCluster
 from syncswitch.storage.errors import UserError
 
 COUNT = TrainerOption("--how-many", "So many.", int, least=1, most=1000)
@@ -16,6 +18,9 @@ SHARE = TrainerOption("--share", "A part.", float)
 KIND = TrainerOption("--kind", "Which.", choices=("a", "b"))
 OPEN = TrainerOption("--open", "Whether.", bool)
 FOLDER = TrainerOption("--folder", "Where.", Path)
+
+RAY = RayCluster(cpus_per_worker=4, gpus_per_worker=0.5, parameter_servers=2)
+LOCAL = LocalTrainer(launcher="processes", gpus_per_worker=0.5, parameter_servers=2)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +62,14 @@ def test_refuses(option: TrainerOption, value: Any, why: str) -> None:
     with pytest.raises(UserError) as error:
         option.checked(value)
     assert str(error.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "kind"),
+    [
+        (RAY, "ray, 4 CPU, 0.5 GPU, 2 parameter servers"),
+        (LOCAL, "local/processes, 2 parameter servers, 0.5 GPU"),
+    ],
+)
+def test_the_name_of_a_kind_stays_as_databases_hold_it(trainer: TrainerChoice, kind: str) -> None:
+    assert trainer.kind == kind
