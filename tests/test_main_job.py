@@ -66,8 +66,8 @@ def test_the_search_reports_policy_cost_and_switch_points(folder: Path, result: 
     assert all(s["mean_accuracy"] > 0.6 for s in result["switch_points"])
     assert policy["target_accuracy"] == pytest.approx(result["switch_points"][0]["mean_accuracy"])
     seconds = [s["training_seconds"] for s in result["switch_points"]]
-    assert cost["completed_runs"] == 6
-    assert cost["bsp_multiples"] == pytest.approx(2 * sum(seconds) / seconds[0])
+    assert cost["trials"] == 6
+    assert cost["cost_bsp_multiples"] == pytest.approx(2 * sum(seconds) / seconds[0])
     assert cost["wall_seconds"] >= 2 * sum(seconds)
     again = run("syncswitch-search", *SEARCH, "--json", folder=folder)
     assert json.loads(again.stdout) == result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -88,8 +87,14 @@ def import_runs(table: Path, storage_url: str, as_json: bool) -> None:
     with open_database(storage_url, create=True) as database:
         report = add_runs(database, runs)
     if as_json:
-        jobs = [identity.policy_fields for identity in report.workloads]
-        print_json({**asdict(report), "workloads": jobs})
+        print_json(
+            {
+                "imported_runs": report.imported_runs,
+                "already_there_runs": report.present_runs,
+                "imported_evaluations": report.imported_evaluations,
+                "workloads": [identity.policy_fields for identity in report.workloads],
+            }
+        )
         return
     echo(
         f"runs: {report.imported_runs:,} imported ({report.imported_evaluations:,} evaluations),"

@@ -250,4 +250,4 @@ def test_the_command_says_what_went_in(tmp_path: Path) -> None:
     assert len(workload["fingerprint"]) == 64
     named = ("workload", "workers", "first_protocol", "second_protocol")
     assert [workload[name] for name in named] == ["r32", 8, "bsp", "asp"]
-    assert again == {"imported_runs": 0, "present_runs": 2, "imported_evaluations": 0}
+    assert again == {"imported_runs": 0, "already_there_runs": 2, "imported_evaluations": 0}

@@ -103,9 +103,9 @@ def test_run_prints_the_table_and_the_policy_in_words_and_json(invoke: Invoke) -
     content = json.loads(again.stdout)
     assert (content["policy"]["switch_percent"], content["policy"]["version"]) == (12.5, 1)
     cost = content["search"]
-    assert cost["completed_runs"] == 8
-    assert cost["bsp_multiples"] == pytest.approx(2 * (1 + 0.7 + 0.55 + 0.475))
-    assert cost["baseline_is_estimated"] is False
+    assert cost["trials"] == 8
+    assert cost["cost_bsp_multiples"] == pytest.approx(2 * (1 + 0.7 + 0.55 + 0.475))
+    assert cost["cost_is_estimated"] is False
     assert cost["wall_seconds"] > 0
     assert [s["switch_percent"] for s in content["switch_points"]] == [100, 50, 25, 12.5]
     assert all(s["accepted"] and s["runs"] == 2 for s in content["switch_points"])

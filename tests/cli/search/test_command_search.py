@@ -64,7 +64,7 @@ def test_the_switch_of_a_command_is_found(
     result = json.loads(again.stdout)
     assert result["search"]["failed_runs"] == 0
     (runs,) = (tmp_path / "syncswitch-runs").iterdir()
-    assert len(list(runs.iterdir())) == result["search"]["completed_runs"]
+    assert len(list(runs.iterdir())) == result["search"]["trials"]
     # No run could start from another's checkpoint, and none was made to.
     rows = json.loads(invoke("trials", "--json").stdout)
     assert all(row["fork_percent"] is None for row in rows)
@@ -111,7 +111,7 @@ def test_the_switch_of_a_command_that_prints_a_loss_and_resumes_is_found(
     assert all(one["further"] == {"acc": 1 - one["value"] / 4} for one in tests)
     # Whether less is better is part of the job: what measures otherwise is another one.
     again = run(invoke, text, *wanted, *metric, "--threshold", "0.05", "--json")
-    assert json.loads(again.stdout)["search"]["completed_runs"] == len(rows)
+    assert json.loads(again.stdout)["search"]["trials"] == len(rows)
     assert json.loads(again.stdout)["policy"]["version"] == 1
 
 
