@@ -427,16 +427,10 @@ def plan_sweep(
     Raises:
         UserError: Something does not exist, is out of range, or does not fit the rest.
     """
-    for text in inject:
-        if text.startswith("kill:chief"):  # its run would never end
-            raise UserError(
-                f"injection {text!r} cannot be used with sweep, whose runs begin afresh without"
-                " their chief; try it with syncswitch-run"
-            )
     chosen = ConditionsChoice(online, switch, tuple(inject))
-    tried = [policy.switch_percent for policy in policies]
-    given_points = _switch_points((tried or USUAL_POINTS) if at is None else at)
-    points = tuple(dict.fromkeys((*given_points, *tried)))
+    tried = tuple(policy.switch_percent for policy in policies)
+    points = () if at is None and tried else _switch_points(USUAL_POINTS if at is None else at)
+    points = tuple(dict.fromkeys((*points, *tried)))
     if policies:
         protocols = protocols or [f"{one.first_protocol},{one.second_protocol}" for one in policies]
         threshold = policies[0].threshold if threshold is None else threshold
@@ -456,6 +450,12 @@ def plan_sweep(
             name, workers, usual, pair, storage_url, seed, chosen, switch_percent=max(points)
         )
         job = trainer.job(request)
+        for text in job.conditions.injections:
+            if text.startswith("kill:chief"):  # its run would never end
+                raise UserError(
+                    f"injection {text!r} cannot be used with sweep, whose runs begin afresh without"
+                    " their chief; try it with syncswitch-run"
+                )
         W = job.identity.total_worker_steps
         for percent in points:
             # The first protocol always gets a part.

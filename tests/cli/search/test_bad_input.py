@@ -232,7 +232,7 @@ OTHERS = [
     (["sweep", "digits", "--at", "half"], "--at is 'half': give"),
     (["sweep", "digits", "--at", "nan"], "--at is 'nan': give"),
     (["sweep", "digits", "--workers", "4,0"], "--workers is '4,0': give whole numbers from 1 to"),
-    (["sweep", "digits", "--inject", "kill:chief,at=5%"], "cannot be used with sweep, whose runs"),
+    (["sweep", "digits", "--inject", " Kill:chief,at=5%"], "cannot be used with sweep, whose runs"),
     (["sweep", "digits", "--target-accuracy", "0"], "--target-accuracy is 0.0: give above 0 and"),
     (["policy", "import", "/dev/zero"], "/dev/zero: it is not a regular file"),
     (["policy", "import", "pipe"], "pipe: it is not a regular file"),
