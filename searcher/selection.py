@@ -90,10 +90,7 @@ class Selection:
             entry
             for entry in known
             if self.fits(entry.identity)
-            and (
-                is_policy_file(self.choice)
-                or self.choice in (str(entry.policy.version), *entry.aliases)
-            )
+            and self.choice in (str(entry.policy.version), *entry.aliases)
         ]
 
 
@@ -157,9 +154,9 @@ def is_policy_file(choice: str) -> bool:
 
 
 def filed_policy(path: str) -> PolicyEntry:
-    """The policy of a file, with its job. Raises PolicyError if the file was altered."""
+    """The policy of a file, with its job; its alias is the path. Raises PolicyError if altered."""
     content = read_policy_file(path)
-    return PolicyEntry(content.policy, (), None, content.workload.identity)
+    return PolicyEntry(content.policy, (path,), None, content.workload.identity)
 
 
 def known_policies(selection: Selection, storage_url: str) -> list[PolicyEntry]:

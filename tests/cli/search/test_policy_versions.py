@@ -13,6 +13,17 @@ from syncswitch.storage.policies.schema import policy_schema
 
 
 @pytest.mark.usefixtures("two_versions")
+def test_a_version_is_no_file_of_this_name(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "1").touch()
+    (tmp_path / "current").touch()
+    for name, version in (("generated@1", 1), ("generated", 2)):
+        assert json.loads(invoke("policy", "lookup", name, "--json").stdout)["version"] == version
+
+
+@pytest.mark.usefixtures("two_versions")
 def test_versions_aliases_rollback_and_export(invoke: Invoke, tmp_path: Path) -> None:
     listed = json.loads(invoke("policy", "list", "--json").stdout)
     assert [(p["version"], p["aliases"]) for p in listed] == [(2, ["current"]), (1, [])]
