@@ -88,9 +88,11 @@ class OnlineController:
         events = self._detector.judge(done, now_seconds)
         if not before_switch or self._online == "none":
             return Decision(tuple(events))
-        # The slowest first.
+        # Those that were found before, then the slowest.
+        new = {event.worker for event in events}
         stragglers = sorted(
-            self._detector.stragglers, key=lambda one: (self._detector.rate(one) or 0.0, one)
+            self._detector.stragglers,
+            key=lambda one: ((one in new and self._detector.rate(one)) or 0.0, one),
         )
         if self._online == "greedy":
             if bool(stragglers) == self._left_first:
