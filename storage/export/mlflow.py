@@ -262,9 +262,11 @@ def _use_copy(
             "accuracy": one.accuracy,
             "training_loss": one.training_loss,
             "elapsed_seconds": one.elapsed_seconds,
-            **dict(one.further),
         }
         points += _points(measured, metric, one.worker_step, one.elapsed_seconds)
+        further = {name: value for name, value in one.further if name not in measured}
+        # They have no other value, even those that are called an accuracy.
+        points += _points(further, Metric(), one.worker_step, one.elapsed_seconds)
     results = {name: getattr(run, name) for name in _RESULTS}
     for phase in run.phases:
         for name in ("worker_steps_per_second", "mean_staleness", "max_staleness"):
