@@ -348,7 +348,7 @@ class ReplayTrainer(Trainer):
 def _load_start(spec: TrialSpec, path: Path) -> ReplayCheckpoint:
     try:
         checkpoint = msgspec.json.decode(path.read_bytes(), type=ReplayCheckpoint)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(
             f"checkpoint {path} cannot be read ({one_line(error)}); give a whole checkpoint of a"
             f" replayed run of this workload or start afresh"

@@ -556,7 +556,10 @@ class TestForks:
     def test_an_altered_checkpoint_is_refused(
         self, prefix: TrialRecord, name: str, value: object
     ) -> None:
-        trial = spec(100.0, fork_from=altered(prefix, name, value))
+        path = altered(prefix, name, value)
+        trial = spec(100.0, fork_from=path)
+        assert "cannot be read" in refusal(ReplayTrainer(RECORDING), trial)
+        path.write_bytes(b'{"model": "\xff"}')
         assert "cannot be read" in refusal(ReplayTrainer(RECORDING), trial)
 
     def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
