@@ -248,11 +248,11 @@ def _be_chief(plan: tuple[str, int, Launcher, Path], connection: Connection) -> 
     reference, workers, launcher, folder = plan
     reporter = _Reporter(connection)
     logging.getLogger(_PACKAGE).addHandler(_WarningSender(reporter))
-    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-    from syncswitch.trainers.cluster.members.connected import ConnectedCluster
-    from syncswitch.trainers.job.loading import load_workload
-
     try:
+        from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+        from syncswitch.trainers.cluster.members.connected import ConnectedCluster
+        from syncswitch.trainers.job.loading import load_workload
+
         launcher.open(reference, workers, folder)
         trainer = ClusterTrainer(
             load_workload(reference),
@@ -266,13 +266,15 @@ def _be_chief(plan: tuple[str, int, Launcher, Path], connection: Connection) -> 
         raise
     reporter.now_seconds = lambda: trainer.now_seconds
     reporter.send(None)
-    with suppress(EOFError):
-        while True:
+    while True:
+        try:
             spec, lost = connection.recv()
-            try:
-                reporter.send(trainer.train(spec, reporter, lost))
-            except SyncSwitchError as error:
-                reporter.send(error)
+        except EOFError:
+            return
+        try:
+            reporter.send(trainer.train(spec, reporter, lost))
+        except SyncSwitchError as error:
+            reporter.send(error)
 
 
 class _Reporter(Observer):
