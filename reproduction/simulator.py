@@ -1,7 +1,7 @@
 """Searches replayed on recorded runs, thousands of them in seconds.
 
 What a search would have been told and would have paid follows from the recorded curves: a run that
-is stopped costs the time up to its stop, and a fork costs what comes after it. `trainers/replay/`
+is stopped costs the time up to its stop, and a fork costs what comes after it. `trainers/replay.py`
 does the same for a real search, one run at a time.
 """
 

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 Rows = tuple[Array, ...]
 """Some examples: arrays with a row for each of them, such as inputs and labels."""
 Form = Any
-"""Dicts, tuples and lists as the user gave them, with a leaf for each array; see `nested`."""
+"""Dicts, tuples and lists as the user gave them, with a leaf for each array; see `pipelines`."""
 
 
 class Source(ABC):
