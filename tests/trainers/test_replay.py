@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing import ImportedRun, import_runs
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import RunConditions, SearchInfo
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork, Owner
@@ -28,19 +27,14 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.replay import RecordedRun, Recording, ReplayTrainer, read_recording
 from syncswitch.trainers.trainer import Verdict
 from tests.identities import GENERATED, UNRECORDED
+from tests.storage.conftest import IDENTITY as DIGITS
+from tests.storage.conftest import RECORD, SEARCH, STARTED_AT
 from tests.trainers.generated_recording import recording_of, run_of
 from tests.trainers.jobs import RecordingObserver
 from tests.trainers.trainer_contract import ForkContract
 
 PAIR = ("bsp", "asp")
-NOW = datetime(2026, 1, 31, tzinfo=timezone.utc)
-IDENTITY = replace(
-    GENERATED,
-    name="job",
-    total_worker_steps=1000,
-    learning_rate_boundaries=((500, 0.1),),
-    evaluation_interval_worker_steps=100,
-)
+IDENTITY = replace(DIGITS, name="job", evaluation_interval_worker_steps=100)
 
 
 def recording(runs: int, settings: Sequence[float] = (100.0, 50.0)) -> Recording:
@@ -122,22 +116,15 @@ def record_of(percent: float, start: int = 0, **changes: object) -> TrialRecord:
         for step in range(100, 1001, 100)
         if step > start
     )
-    inherited = seconds(start, first)
-    record = TrialRecord(
+    record = replace(
+        RECORD,
         spec=TrialSpec(IDENTITY, percent, 11),
-        worker_steps=1000,
         evaluations=curve,
         phases=phases(first, 1000, start),
-        converged_accuracy=0.8,
-        converged=True,
-        diverged=False,
         stopped_early=False,
         training_seconds=seconds(1000, first),
-        inherited_seconds=inherited,
+        inherited_seconds=seconds(start, first),
         switch_overhead_seconds=0.0 if percent in (0.0, 100.0) else 0.25,
-        started_at=NOW,
-        ended_at=NOW,
-        host="chief",
     )
     return replace(record, **changes)  # type: ignore[arg-type]
 
@@ -151,9 +138,8 @@ class Searched:
         self._study = study
         self._store = TrialStore(database)
         self._number = 0
-        fingerprint = self._identity.fingerprint
-        info = SearchInfo(study, fingerprint, "paper", 2, 2, 0.01, None, str(trainer), 0)
-        self._store.register(self._identity, "job.py:it", info)
+        job = {"study": study, "fingerprint": self._identity.fingerprint, "trainer": str(trainer)}
+        self._store.register(self._identity, "job.py:it", replace(SEARCH, **job))
 
     def make(self, record: TrialRecord, fork: Fork | None = None, state: str = "complete") -> int:
         number, self._number = self._number, self._number + 1
@@ -265,7 +251,16 @@ class TestRead:
         }
         known = {"final_accuracy": 0.9, "converged": True, "stopped_early": False}
         log = ImportedRun(
-            "a log", job, 25.0, 20.0, 1, False, **measured, **known, started_at=NOW, ended_at=NOW
+            "a log",
+            job,
+            25.0,
+            20.0,
+            1,
+            False,
+            **measured,
+            **known,
+            started_at=STARTED_AT,
+            ended_at=STARTED_AT,
         )
         hearsay = ImportedRun("by hearsay", job, 12.5, 12.5, 1, True)
         for_none = replace(log, source="for none", candidate_percent=None, switch_percent=37.0)
@@ -391,19 +386,6 @@ class TestWhichRun:
         for seed in (1, 2, 3):
             record = ReplayTrainer(RECORDING).train(spec(50.0, seed, replicate=7))
             assert record.evaluations == run_of(SHORT, 50.0, seed).evaluations
-
-    def test_else_the_replicates_draw_without_replacement(self) -> None:
-        trainer = ReplayTrainer(RECORDING, deck_seed=4)
-
-        def measured(replicate: int) -> float:
-            return trainer.train(spec(50.0, 99, replicate=replicate)).converged_accuracy
-
-        expected = sorted(run.accuracy for run in RECORDING.at(50.0))
-        assert len(set(expected)) == 3
-        for first in (0, 3, 6):
-            assert sorted(measured(first + i) for i in range(3)) == expected
-        again = ReplayTrainer(RECORDING, deck_seed=4).train(spec(50.0, 99, replicate=5))
-        assert again.converged_accuracy == measured(5)
 
     def test_a_recorded_run_cannot_go_back_so_no_guard_watches_it(self) -> None:
         guarded = spec(50.0, band=Band(2.0, 0.01))

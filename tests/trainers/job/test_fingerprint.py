@@ -15,7 +15,6 @@ from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.workload import Momentum, Workload
 from tests.trainers.clicks import of_keras
 from tests.trainers.jobs import CONSTANT, DESCRIBED, digits_model, normalized_model
-from tests.warm_program import run_code
 
 
 def fingerprint(
@@ -69,20 +68,6 @@ def test_the_fingerprint_stays_when_only_names_seeds_and_unused_rates_differ(ker
         first = fingerprint(replace(DESCRIBED, **one))
         keras.utils.set_random_seed(seed)
         assert fingerprint(replace(DESCRIBED, **other)) == first
-
-
-@pytest.mark.slow
-def test_the_fingerprint_stays_in_another_process(tmp_path: Path) -> None:
-    code = """
-        from dataclasses import replace
-        from syncswitch.trainers import load_workload, workload_identity
-        import keras
-        keras.layers.Dense(3), keras.layers.Conv2D(3, 3)
-        digits = replace(load_workload("digits"))
-        print(workload_identity(digits, 4, "bsp", "asp").fingerprint)
-    """
-    result = run_code(textwrap.dedent(code), folder=tmp_path)
-    assert result.stdout.strip() == fingerprint(load_workload("digits")), result.stderr
 
 
 def test_the_fingerprint_stays_from_version_to_version() -> None:

@@ -187,17 +187,6 @@ def test_executions_of_several_batches_are_counted_whole(
     assert moved(own_model) == pytest.approx((4 * N + 3) * ETA)
 
 
-def test_the_model_may_be_compiled_anew_at_the_switch(
-    keras: Any, own_model: Any, rates: Any
-) -> None:
-    own_model.compile(keras.optimizers.SGD(ETA), mean_output)
-    switch = make(JOB, at_switch=lambda m: m.compile(keras.optimizers.SGD(0.5), mean_output))
-    fit(own_model, switch, rates)
-    assert rates.seen == [N * ETA] * 3 + [0.5] * 28
-    assert moved(own_model) == pytest.approx(SWITCH * ETA + 28 * 0.5, rel=1e-5)
-    assert float(own_model.optimizer.learning_rate) == 0.5
-
-
 def test_a_mirrored_strategy_is_scaled_on_each_replica() -> None:
     """In a process of its own: two devices have to be there before TensorFlow is used."""
     code = """

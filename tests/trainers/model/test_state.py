@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import textwrap
-import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -33,7 +31,6 @@ from tests.properties import FIXTURES_STAY, more_examples
 from tests.trainers.clicks import CLICKS, USERS, WIDTH
 from tests.trainers.final import assert_bitwise_equal
 from tests.trainers.jobs import DENSE, digits_model, normalized_model, spec_of
-from tests.warm_program import WarmProcess
 
 CHECKPOINT = Checkpoint(
     model="abc",
@@ -71,42 +68,6 @@ def test_what_is_written_is_read_and_a_failed_write_leaves_the_old_file_alone(
         write_checkpoint(path, replace(CHECKPOINT, worker_step=999))
     np.testing.assert_equal(asdict(read_checkpoint(path)), asdict(CHECKPOINT))
     assert [path.name for path in path.parent.iterdir()] == ["c.npz"]
-
-
-WRITER = """
-    import sys
-    from tests.trainers.model.test_state import *
-
-    round = 0
-    while True:
-        round += 1
-        values = np.full(1_500_000, round % 1000, np.float32)
-        write_checkpoint(
-            Path(sys.argv[1]),
-            replace(CHECKPOINT, worker_step=round, parameters={"v": values}, slots={"v": values}),
-        )
-        print(round, flush=True)
-"""
-
-
-def test_killed_at_any_moment_the_file_is_whole(tmp_path: Path) -> None:
-    path = tmp_path / "c.npz"
-    random = np.random.default_rng(0)
-    half_written = 0
-    for _ in range(10):
-        process = WarmProcess(textwrap.dedent(WRITER), str(path), folder=tmp_path)
-        process.stdout.readline()
-        time.sleep(random.uniform(0.0, 0.06))
-        process.kill()
-        reported, _ = process.communicate()
-        last_reported = int(("0\n" + reported).split()[-1])
-        checkpoint = read_checkpoint(path)
-        assert checkpoint.worker_step >= last_reported
-        for group in (checkpoint.parameters, checkpoint.slots):
-            assert group["v"].shape == (1_500_000,)
-            assert (group["v"] == checkpoint.worker_step % 1000).all()
-        half_written += len(list(tmp_path.iterdir())) > 1
-    assert half_written, "no process was killed while it wrote: the test saw nothing"
 
 
 def pickled(path: Path) -> None:

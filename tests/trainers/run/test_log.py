@@ -197,42 +197,35 @@ def guarded() -> RunLog:
     return RunLog(spec, RecordingObserver(), lambda accuracy: accuracy < 0.2)
 
 
-def test_a_switch_that_fails_at_the_end_states_what_it_converged_to() -> None:
-    spec = replace(spec_of(), band=Band(0.9, 0.01))
-    log = RunLog(spec, RecordingObserver(), lambda accuracy: accuracy < 0.2)
-    play(log, 500, 5.0)
-    log.keep_switch()
-    play(log, 1000, 8.0)
-    for number in range(6):
-        log.add_evaluation(Evaluation(500 + 100 * number, 5 + number, 0.5 + number / 100, 0.1))
-    log.heed_alarm(8.0)
-    outcome = log.record().guard
-    assert outcome is not None
-    (failed,) = outcome.failed
-    assert failed.worker_step == 1000
-    assert failed.accuracy == pytest.approx(0.53)
-
-
 @pytest.mark.parametrize(
-    ("accuracy", "alarm"),
+    ("accuracies", "alarm", "last"),
     [
-        (math.nan, "the parameters are not finite"),
-        (0.1, "after the first decay the accuracy is 0.1000: chance"),
+        ([math.nan], "the parameters are not finite", None),
+        ([0.1], "after the first decay the accuracy is 0.1000: chance", 0.1),
+        # At the end it states what it converged to.
+        ([0.5, 0.51, 0.52, 0.53, 0.54, 0.55], "3 tests in a row are below ", 0.53),
     ],
 )
-def test_what_diverges_after_the_switch_goes_back(accuracy: float, alarm: str) -> None:
+def test_what_fails_after_the_switch_goes_back(
+    accuracies: list[float], alarm: str, last: float | None
+) -> None:
     log = guarded()
     play(log, 500, 5.0)
     log.keep_switch()
     play(log, 1000, 8.0)
-    log.add_evaluation(Evaluation(1000, 8.0, accuracy, 0.1))
+    start = 1000 - 50 * (len(accuracies) - 1)
+    for step, accuracy in zip(range(start, 1001, 50), accuracies, strict=True):
+        log.add_evaluation(Evaluation(step, 8.0, accuracy, 0.1))
     log.diverge("and once more")
     assert log.has_to_go_back
     assert not log.diverged
     log.heed_alarm(8.0)
-    last = None if math.isnan(accuracy) else accuracy
-    failed = FailedSwitch(50.0, alarm, 1000, 8.0, 3.0, last)
-    assert log.record().guard == GuardOutcome(100.0, (failed,))
+    outcome = log.record().guard
+    assert outcome is not None
+    (failed,) = outcome.failed
+    assert failed.alarm.startswith(alarm)
+    assert failed == FailedSwitch(50.0, failed.alarm, 1000, 8.0, 3.0, pytest.approx(last))
+    assert outcome == GuardOutcome(100.0, (failed,))
 
 
 def test_another_process_looks_at_the_tests_since_the_switch() -> None:

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -167,22 +168,31 @@ class TestTheSameNumbers:
         spec = jobs.spec_of(SHORT, 4, 100.0, seed=3)
         assert_close(found, final_state(cluster_of(SHORT, 4), spec, tmp_path / "real"))
 
-    def test_local_sgd_is_local_steps_and_averages(self, end_of: EndOf) -> None:
-        """Each worker has its own momentum, and the last period is cut short."""
-        found = end_of(SHORT, 4, profile=EQUAL, protocols=("local-sgd:5", "asp"))
-        assert_close(found, plain_local_sgd(SHORT, 4, 5, seed=1))
-
-    def test_gba_of_equal_workers_is_bsp(self, end_of: EndOf) -> None:
-        """All push at once, and pull when the update is made; also the last one, which is short."""
-        found = end_of(SHORT, 4, profile=EQUAL, protocols=("gba:0", "asp"))
-        assert found.updates == 23
-        assert_close(found, plain_bsp(SHORT, 4, seed=1))
-
-    def test_gba_has_the_gradients_of_when_they_were_begun(self, end_of: EndOf) -> None:
-        """Without latency, the first of two equal workers begins just before their update."""
-        found = end_of(SHORT, 2, profile=EVEN, protocols=("gba:0", "asp"))
-        assert found.updates == 45
-        assert_close(found, plain_stale(SHORT, seed=1, at_once=2))
+    @pytest.mark.parametrize(
+        ("protocol", "workers", "profile", "updates", "plain"),
+        [
+            # Each worker has its own momentum, and the last period is cut short.
+            ("local-sgd:5", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=5)),
+            # All push at once, and pull when the update is made; also the last one, which is short.
+            ("gba:0", 4, EQUAL, 23, partial(plain_bsp, workers=4)),
+            # Without latency, the first of two equal workers begins just before their update.
+            ("gba:0", 2, EVEN, 45, partial(plain_stale, at_once=2)),
+            # Two equal workers take turns: each gradient is of the parameters one update before.
+            ("asp", 2, EVEN, 90, plain_stale),
+        ],
+    )
+    def test_a_protocol_is_a_plain_loop(
+        self,
+        end_of: EndOf,
+        protocol: str,
+        workers: int,
+        profile: ClusterProfile,
+        updates: int,
+        plain: Callable[..., Any],
+    ) -> None:
+        found = end_of(SHORT, workers, profile=profile, protocols=(protocol, "bsp"))
+        assert found.updates == updates
+        assert_close(found, plain(SHORT, seed=1))
 
     @pytest.mark.parametrize(("iota", "steps"), [(2, 15), (3, 16)])
     def test_of_a_slow_worker_gba_counts_what_is_not_too_old(
@@ -195,11 +205,6 @@ class TestTheSameNumbers:
         assert found.updates == 4
         expected = 1 - steps * 0.01 * CONSTANT_GRADIENT
         np.testing.assert_allclose(found.parameters, expected, rtol=1e-5)
-
-    def test_stale_gradients_are_those_of_old_parameters(self, end_of: EndOf) -> None:
-        """Two equal workers take turns: each gradient is of the parameters one update before."""
-        found = end_of(SHORT, 2, 0.0, profile=EVEN)
-        assert_close(found, plain_stale(SHORT, seed=1))
 
     @pytest.mark.parametrize("protocol", ["bsp", "ds-sync:2"])
     def test_a_subclassed_model_and_a_keras_optimizer_move_as_on_the_cluster(
