@@ -240,25 +240,6 @@ def test_what_does_not_fit_is_refused(report: Report, message: str) -> None:
         followed((40, 4.0, 0.5)).add(report, 9.0)
 
 
-@given(
-    st.lists(st.integers(1, 100), min_size=1, unique=True).map(sorted),
-    st.floats(0, 100),
-    st.lists(st.floats(0, 10), min_size=100, max_size=100),
-)
-def test_phases_are_the_whole_run(steps: list[int], percent: float, lasts: list[float]) -> None:
-    found, seconds = course(percent), 0.0
-    for step, last in zip(steps, lasts, strict=False):
-        seconds += last
-        found.add(Report(step, seconds, 0.5), math.inf)
-    result = found.record()
-    assert result.worker_steps == 100
-    assert result.training_seconds >= seconds
-    assert sum(phase.seconds for phase in result.phases) == pytest.approx(result.training_seconds)
-    assert result.phases[0].start_worker_step == 0
-    assert result.phases[-1].end_worker_step == 100
-    assert [e.worker_step for e in result.evaluations] == steps
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "file"
@@ -309,21 +290,6 @@ def test_what_is_no_file_is_refused_and_of_others_the_end_is_shown(path: Path) -
     with pytest.raises(UserError, match="cannot be read: it is not a regular file"):
         list(GrowingFile(path).new_lines())
     assert last_lines(path, 3) == []
-
-
-@given(st.lists(st.text("ab\n", max_size=5)))
-def test_however_it_grows_the_lines_are_the_same(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[str]
-) -> None:
-    path = tmp_path_factory.mktemp("growing") / "file"
-    growing, found = GrowingFile(path), []
-    for part in parts:
-        append(path, part)
-        found += growing.new_lines()
-    found += growing.new_lines(is_over=True)
-    lines = "".join(parts).split("\n")
-    expected = lines if lines[-1] else lines[:-1]
-    assert found == list(enumerate(expected, 1))
 
 
 AT_20, AT_60 = ", at step 20 of 100", ", at step 60 of 100"

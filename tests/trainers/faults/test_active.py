@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import math
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from syncswitch.trainers.faults.active import ActiveInjections
-from syncswitch.trainers.faults.injections import Injection, parse_injection
+from syncswitch.trainers.faults.injections import parse_injection
 
 W = 1000
 
@@ -69,45 +65,3 @@ def test_when_it_happens(texts: list[str], options: dict[str, object], course: s
             whom = injection.role if worker is None else worker
             seen.append(f"{'+' if is_start else '-'}{whom}")
         assert seen == expected
-
-
-extents = st.integers(0, 40).map("{}%".format) | st.integers(0, 40).map("{}s".format)
-lengths = st.integers(1, 40).map("{}%".format) | st.integers(1, 40).map("{}s".format)
-steps = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), max_size=30)
-
-
-@given(
-    texts=st.lists(
-        st.builds(
-            "straggler:worker={},at={},for={},{}".format,
-            st.integers(0, 2),
-            extents,
-            lengths,
-            st.sampled_from(["delay=1s", "delay=2s", "slowdown=3", "slowdown=4"]),
-        ),
-        max_size=4,
-        unique=True,
-    ),
-    moves=steps,
-)
-def test_every_end_has_its_beginning_and_several_of_one_worker_add_up(
-    texts: list[str], moves: list[tuple[int, int]]
-) -> None:
-    found = active(*texts)
-    done, now = 0, 0.0
-    going_on: list[Injection] = []
-    seen = 0
-    for more, seconds in [(0, 0), *moves, (W, 100), (0, 100)]:
-        for worker in range(3):
-            own = [one for one in going_on if one.worker == worker]
-            assert found.delay_seconds(worker) == sum(one.delay_seconds for one in own)
-            assert found.slowdown(worker) == math.prod(one.slowdown for one in own)
-        done, now = min(W, done + more), now + seconds
-        for injection, is_start in found.advance(done, now):
-            if is_start:
-                seen += 1
-                going_on.append(injection)
-            else:
-                going_on.remove(injection)
-    assert seen == len(texts)
-    assert going_on == []

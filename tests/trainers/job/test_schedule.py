@@ -50,27 +50,6 @@ pairs = st.sampled_from([("bsp", "asp"), ("asp", "bsp")])
 checkpoint_lists = st.lists(percents, max_size=3).map(tuple)
 
 
-@pytest.mark.parametrize(
-    ("percent", "W", "round_size", "steps"),
-    [
-        (0, 1000, 4, 0),
-        (100, 1001, 4, 1001),
-        (50, 1000, 4, 500),
-        (6.25, 64000, 8, 4000),
-        (3.125, 64000, 8, 2000),
-        (50, 1001, 4, 500),
-        (50, 7, 4, 4),
-        (10, 7, 4, 4),
-        (3.125, 4000, 256, 256),
-        (12.5, 100, 1, 13),
-    ],
-)
-def test_a_percent_is_the_nearest_whole_round(
-    percent: float, W: int, round_size: int, steps: int
-) -> None:
-    assert percent_to_worker_steps(percent, W, round_size) == steps
-
-
 @given(jobs, percents, percents)
 def test_a_percent_is_within_half_a_round_but_at_least_one_and_never_beyond_the_job(
     job: tuple[int, int], percent: float, other: float

@@ -160,28 +160,21 @@ def test_a_row_may_be_left_alone_for_long(rule: RowRule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_the_memory_of_updates_does_not_grow_for_ever(
-    rule: RowRule, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("most_updates", [7, 1000])
+def test_what_is_read_is_of_the_mark(
+    rule: RowRule, most_updates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "_MOST_UPDATES", 7)
+    """Also where the memory of updates, which must not grow for ever, has been forgotten since."""
+    monkeypatch.setattr(shards, "_MOST_UPDATES", most_updates)
     monkeypatch.setattr(shards, "_ROWS_AT_ONCE", 2)
-    both = Both(rule, 5, seed=0)
-    both.push(20, rate=0.01)
-    wanted = both.marked()
-    both.push(20, rate=0.01)
-    assert_close(both.parts(), wanted)
-    both.check()
-
-
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_what_is_read_is_of_the_mark(rule: RowRule) -> None:
-    both = Both(rule, 6, seed=1)
-    both.push(5)
+    both = Both(rule, 5, seed=1)
+    both.push(20)
     for _ in range(2):
         wanted = both.marked()
-        for times in (7, 3):
+        for times in (17, 3):
             both.push(times)
             assert_close(both.parts(), wanted)
+    both.check()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
@@ -332,6 +325,7 @@ def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.Monkey
     assert_numbered(copied)
 
 
+SECOND = [(1, 0, 0), (1, 1, 0)]
 TABLES = [
     EmbeddingForm("000-a", ("accumulator",), 5, 2),
     EmbeddingForm("001-b", ("accumulator",), 2, 2),
@@ -339,10 +333,14 @@ TABLES = [
 
 
 def initial_rows(seed: int, *initializers: Any) -> list[np.ndarray]:
+    """By embedding; slots begin as the optimizer's do."""
     source = InitialEmbeddings(TABLES, initializers, AdagradRule(1e-7, 0.1), seed)
     blocks = list(source.blocks(skips_initial=True))
     assert [(one.table, one.start) for one in blocks] == [(0, 0), (0, 2), (0, 4), (1, 0)]
     assert all(one.part == 0 for one in blocks)
+    parts = [(one.table, one.part, one.start) for one in source.blocks()]
+    assert parts == [(0, 0, 0), (0, 0, 2), (0, 0, 4), (0, 1, 0), (0, 1, 2), (0, 1, 4), *SECOND]
+    assert {float(one.values.mean()) for one in source.blocks() if one.part} == {np.float32(0.1)}
     return [
         np.concatenate([one.values for one in blocks if one.table == number]) for number in (0, 1)
     ]
@@ -360,14 +358,3 @@ def test_rows_are_as_their_initializer_and_the_seed_of_the_run_make_them(keras: 
     np.testing.assert_array_equal(again, first)
     assert (initial_rows(2, other, other)[0] != first).any()
     assert (table != first[:2]).any()
-
-
-def test_slots_begin_as_the_optimizer_does(keras: Any) -> None:
-    zeros = keras.initializers.Zeros()
-    source = InitialEmbeddings(TABLES, [zeros, zeros], AdagradRule(1e-7, 0.1), 1)
-    parts = [(one.table, one.part, one.start) for one in source.blocks()]
-    assert parts == sorted(parts)
-    assert {(one.part, float(one.values.max())) for one in source.blocks()} == {
-        (0, 0.0),
-        (1, float(np.float32(0.1))),
-    }

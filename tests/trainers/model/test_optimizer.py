@@ -121,15 +121,6 @@ def test_what_is_split_or_named_comes_back(shapes: tuple[tuple[int, ...], ...]) 
     np.testing.assert_array_equal(layout.from_named(dict(reversed(named.items()))), flat)
 
 
-def test_names_do_not_depend_on_how_many_layers_were_built_before(keras: Any) -> None:
-    def layout() -> FlatLayout:
-        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
-        return FlatLayout.of(enumerate(model.trainable_variables), "parameter")
-
-    assert layout() == layout()
-    assert len(set(layout().names)) == 4
-
-
 def test_a_missing_or_misshapen_array_is_refused() -> None:
     layout = FlatLayout(("000-v",), ((2, 3),))
     with pytest.raises(KeyError):

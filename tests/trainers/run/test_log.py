@@ -3,13 +3,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.run.log import CheckpointFiles, RunLog
+from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import StalenessCount
 from tests.trainers.job.test_schedule import trial
 from tests.trainers.jobs import RecordingObserver
@@ -256,16 +255,3 @@ def test_the_tests_that_a_fork_inherits_count_for_where_it_ends() -> None:
         assert not log.has_to_go_back
         log.add_evaluation(Evaluation(1000, 8.0, 0.48, 0.1))
         assert log.has_to_go_back is has_to
-
-
-def test_of_the_checkpoints_those_of_the_most_worker_steps_stay_and_one_that_is_spared() -> None:
-    files = CheckpointFiles()
-    for percents in ((10.0,), (5.0,), (20.0,), (40.0, 41.0), (30.0,)):
-        files.add(percents, Path(f"{percents[0]:g}"))
-    # The one that is spared is not counted.
-    assert files.drop_all_but(2, 20.0) == [Path("5"), Path("10")]
-    assert files.drop_all_but(2, 20.0) == []
-    assert sorted(files.paths) == [20.0, 30.0, 40.0, 41.0]
-    assert files.drop_all_but(2) == [Path("20")]
-    assert files.drop_after(30.0) == [Path("40")]
-    assert files.paths == {30.0: Path("30")}

@@ -591,13 +591,17 @@ ALL, BUT_1, BOTH, LONE = (0, 1, 2, 3), (0, 2, 3), (0, 1), (0,)
         ),
         # Rounds are slow that begin at 10, 11.3, ... 18.8 s.
         (["straggler:worker=1,at=10s,for=10s,delay=300ms"], 400, EVEN, [ALL] * 100, 100 + 8 * 0.3),
-        # It is on top of the slowness of the profile.
+        # Several add up, on top of the slowness of the profile, each as long as it lasts.
         (
-            [f"straggler:worker=1,at=0%,for=50%,{how}" for how in ("slowdown=3", "delay=1s")],
+            [
+                *(f"straggler:worker=1,at=0%,for=50%,slowdown={factor}" for factor in (2, 3)),
+                "straggler:worker=1,at=0%,for=50%,delay=1s",
+                "straggler:worker=1,at=20%,for=30%,delay=2s",
+            ],
             40,
             HALF_SPEED,
             [ALL] * 10,
-            5 * (2 * 3 + 1) + 10,
+            2 * (2 * 2 * 3 + 1) + 3 * (2 * 2 * 3 + 1 + 2) + 5 * 2,
         ),
     ],
 )
