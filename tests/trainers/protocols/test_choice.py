@@ -80,25 +80,36 @@ def test_wrong_options_are_told_how_to_write_them(text: str, reason: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "pair"),
+    ("parse", "text", "pair"),
     [
-        (" BSP , asp ", ("bsp", "asp")),
-        ("local-sgd:08,dssp", ("local-sgd:8", "dssp:3-15")),
-        ("ssp:3,ssp:4", ("ssp:3", "ssp:4")),
-        ("bsp,ssp:x", "^protocol 'ssp:x': LEAD must be"),
+        (parse_pair, " BSP , asp ", ("bsp", "asp")),
+        (parse_pair, "local-sgd:08,dssp", ("local-sgd:8", "dssp:3-15")),
+        (parse_pair, "ssp:3,ssp:4", ("ssp:3", "ssp:4")),
+        (parse_pair, "bsp,ssp:x", "^protocol 'ssp:x': LEAD must be"),
         *(
-            (text, "^--protocols is .*: give two different protocols.*known: asp, ")
+            (parse_pair, text, "^--protocols is .*: give two different protocols.*known: asp, ")
             for text in ("", "bsp", "bsp,bsp", "bsp,asp,bsp", "bsp,", "dssp,dssp:3-15")
         ),
-        ("bsp,nonsense", "known: asp, "),
+        (parse_pair, "bsp,nonsense", "known: asp, "),
+        # A command has names for its protocols.
+        (parse_named_pair, "ddp,local-sgd", ("ddp", "local-sgd")),
+        (parse_named_pair, "First,second.2", ("first", "second.2")),
+        (parse_named_pair, "BSP,ssp:03", ("bsp", "ssp:3")),
+        *(
+            (parse_named_pair, text, "give two different names, before and after the switch")
+            for text in (" DDP , PowerSGD:rank=2", "ddp,ddp", "ddp", "ddp,", "two words,x")
+        ),
+        (parse_named_pair, f"{'x' * 65},y", "give two different names, before and after the"),
     ],
 )
-def test_a_pair_is_recorded_in_one_way_or_refused(text: str, pair: tuple[str, str] | str) -> None:
+def test_a_pair_is_recorded_in_one_way_or_refused(
+    parse: Callable[[str], tuple[str, str]], text: str, pair: tuple[str, str] | str
+) -> None:
     if isinstance(pair, tuple):
-        assert parse_pair(text) == pair
+        assert parse(text) == pair
         return
     with pytest.raises(UserError, match=pair) as error:
-        parse_pair(text)
+        parse(text)
     assert "\n" not in str(error.value)
 
 
@@ -152,25 +163,3 @@ def test_a_broken_one_of_another_package_is_one_line(
     assert message.startswith(f"protocol {name!r}: ")
     assert value in message
     assert reason in message
-
-
-@pytest.mark.parametrize(
-    ("text", "pair"),
-    [
-        ("ddp,local-sgd", ("ddp", "local-sgd")),
-        (" DDP , PowerSGD:rank=2", None),
-        ("First,second.2", ("first", "second.2")),
-        ("BSP,ssp:03", ("bsp", "ssp:3")),
-        ("ddp,ddp", None),
-        ("ddp", None),
-        ("ddp,", None),
-        ("two words,x", None),
-        (f"{'x' * 65},y", None),
-    ],
-)
-def test_a_command_has_names_for_its_protocols(text: str, pair: tuple[str, str] | None) -> None:
-    if pair is not None:
-        assert parse_named_pair(text) == pair
-        return
-    with pytest.raises(UserError, match="give two different names, before and after the switch"):
-        parse_named_pair(text)

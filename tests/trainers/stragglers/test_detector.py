@@ -142,56 +142,6 @@ def test_no_new_step_no_new_judgement() -> None:
     assert detector.stragglers == {3}
 
 
-class TestAway:
-    def straggler_away(self) -> StragglerDetector:
-        """Worker 3 was detected in second 3 and is away."""
-        detector = StragglerDetector(range(4), QUICK)
-        for second in range(4):
-            judged(detector, [1.0, 1.0, 1.0, 4.0], second)
-        assert detector.stragglers == {3}
-        detector.leave(3)
-        assert detector.stragglers == frozenset()
-        return detector
-
-    def test_who_is_away_is_no_part_of_the_comparison(self) -> None:
-        detector = self.straggler_away()
-        found = [judged(detector, [1.0, 1.0, 2.0, 50.0], 9.0) for _ in range(3)]
-        assert kinds(found[-1]) == [("detected", 2)]
-
-    @pytest.mark.parametrize(
-        ("seconds", "now_seconds", "expected", "stragglers"),
-        [
-            # Slow for a short time, it counts again without a finding.
-            (4.0, 20.0, [], {3}),
-            # By its first detection.
-            (4.0, 200.0, [("permanent", 3)], {3}),
-            (1.0, 200.0, [("cleared", 3)], set()),
-        ],
-    )
-    def test_back_it_has_to_be_confirmed(
-        self,
-        seconds: float,
-        now_seconds: float,
-        expected: list[tuple[str, int]],
-        stragglers: set[int],
-    ) -> None:
-        detector = self.straggler_away()
-        detector.join(3)
-        assert detector.stragglers == frozenset(), "not confirmed yet"
-        found = [judged(detector, [1.0, 1.0, 1.0, seconds], now_seconds) for _ in range(4)]
-        assert found[:3] == [[]] * 3
-        assert kinds(found[-1]) == expected
-        assert all(one.seconds == now_seconds - 3.0 for one in found[-1])
-        assert detector.stragglers == stragglers
-
-    def test_who_was_no_straggler_comes_back_as_none(self) -> None:
-        detector = StragglerDetector(range(3), QUICK)
-        judged(detector, [1.0, 1.0, 4.0], 0.0)
-        detector.leave(2)
-        detector.join(2)
-        assert [judged(detector, [1.0, 1.0, 4.0], 1.0) for _ in range(3)] == [[]] * 3
-
-
 class TestProperties:
     @given(ROUNDS, st.randoms(use_true_random=False))
     def test_other_numbers_for_the_workers_give_the_same_findings(
