@@ -449,24 +449,8 @@ def plan_sweep(
         request = JobRequest(
             name, workers, usual, pair, storage_url, seed, chosen, switch_percent=max(points)
         )
-        job = trainer.job(request)
-        for text in job.conditions.injections:
-            if text.startswith("kill:chief"):  # its run would never end
-                raise UserError(
-                    f"injection {text!r} cannot be used with sweep, whose runs begin afresh without"
-                    " their chief; try it with syncswitch-run"
-                )
-        W = job.identity.total_worker_steps
-        for percent in points:
-            # The first protocol always gets a part.
-            step = switch_worker_step(TrialSpec(job.identity, percent, seed=0))
-            if percent < 100 and step == W:
-                raise WorkloadError(
-                    f"workload {job.identity.name!r} is too short for a switch at {percent:g} %: of"
-                    f" its {W:,} worker-steps on {request.size} workers that leaves {pair[1]} none;"
-                    " give it more worker-steps, or use fewer --workers"
-                )
-        jobs.append(job)
+        jobs.append(trainer.job(request))
+        _check(jobs[-1], points)
     metric = jobs[0].identity.decided_by  # no variant has another one
     if threshold is None and metric.has_usual_threshold:
         threshold = USUAL_THRESHOLD
@@ -494,6 +478,26 @@ def plan_sweep(
         guarded=guarded,
         policies=tuple(policies),
     )
+
+
+def _check(job: Job, points: Iterable[float]) -> None:
+    """Refuses runs that would never end, and switches that leave the second protocol no part."""
+    for text in job.conditions.injections:
+        if text.startswith("kill:chief"):
+            raise UserError(
+                f"injection {text!r} cannot be used with sweep, whose runs begin afresh without"
+                " their chief; try it with syncswitch-run"
+            )
+    identity, W = job.identity, job.identity.total_worker_steps
+    for percent in points:
+        # The first protocol always gets a part.
+        if percent < 100 and switch_worker_step(TrialSpec(identity, percent, seed=0)) == W:
+            raise WorkloadError(
+                f"workload {identity.name!r} is too short for a switch at {percent:g} %: of its"
+                f" {W:,} worker-steps on {identity.workers} workers that leaves"
+                f" {identity.second_protocol} none; give it more worker-steps, or use fewer"
+                " --workers"
+            )
 
 
 def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:

@@ -88,39 +88,9 @@ class OnlineController:
         events = self._detector.judge(done, now_seconds)
         if not before_switch or self._online == "none":
             return Decision(tuple(events))
-        # Those that were found before, then the slowest.
-        new = {event.worker for event in events}
-        stragglers = sorted(
-            self._detector.stragglers,
-            key=lambda one: ((one in new and self._detector.rate(one)) or 0.0, one),
-        )
         if self._online == "greedy":
-            if bool(stragglers) == self._left_first:
-                return Decision(tuple(events))
-            self._left_first = bool(stragglers)
-            if stragglers:
-                named = ", ".join(map(str, sorted(stragglers)))
-                workers = f"worker{'s' * (len(stragglers) > 1)} {named}"
-                reason = f"to the second protocol, where nobody waits for {workers}"
-            else:
-                reason = "back to the first protocol: no active worker is a straggler any more"
-            events.append(RunEvent("switched", done, now_seconds, reason))
-            return Decision(tuple(events), protocol="second" if stragglers else "first")
-        spare = max(0, len(self._detector.active) - self._least_workers)
-        remove, kept = sorted(stragglers[:spare]), stragglers[spare:]
-        stay = f"; it is kept: at least {self._least_workers} of {len(self._workers)} workers stay"
-        events = [
-            replace(one, reason=one.reason + stay)
-            if one.kind == "detected" and one.worker in kept
-            else one
-            for one in events
-        ]
-        for worker in remove:
-            self._detector.leave(worker)
-            self._removed_seconds[worker] = now_seconds
-            reason = f"worker {worker} is a straggler: the others go on without it to the switch"
-            events.append(RunEvent("removed", done, now_seconds, reason, worker))
-        return Decision(tuple(events), remove=tuple(remove))
+            return self._greedy(events, done, now_seconds)
+        return self._elastic(events, done, now_seconds)
 
     def at_switch(self, done: int, now_seconds: float) -> Decision:
         """Restores the workers that elastic removed; called before the second protocol.
@@ -147,6 +117,42 @@ class OnlineController:
         self._lost.discard(worker)
         if worker not in self._removed_seconds:
             self._detector.join(worker)
+
+    def _greedy(self, events: list[RunEvent], done: int, now_seconds: float) -> Decision:
+        stragglers = sorted(self._detector.stragglers)
+        if bool(stragglers) == self._left_first:
+            return Decision(tuple(events))
+        self._left_first = bool(stragglers)
+        if stragglers:
+            workers = f"worker{'s' * (len(stragglers) > 1)} {', '.join(map(str, stragglers))}"
+            reason = f"to the second protocol, where nobody waits for {workers}"
+        else:
+            reason = "back to the first protocol: no active worker is a straggler any more"
+        events.append(RunEvent("switched", done, now_seconds, reason))
+        return Decision(tuple(events), protocol="second" if stragglers else "first")
+
+    def _elastic(self, events: list[RunEvent], done: int, now_seconds: float) -> Decision:
+        # Those that were found before, then the slowest.
+        new = {event.worker for event in events}
+        stragglers = sorted(
+            self._detector.stragglers,
+            key=lambda one: ((one in new and self._detector.rate(one)) or 0.0, one),
+        )
+        spare = max(0, len(self._detector.active) - self._least_workers)
+        remove, kept = sorted(stragglers[:spare]), stragglers[spare:]
+        stay = f"; it is kept: at least {self._least_workers} of {len(self._workers)} workers stay"
+        events = [
+            replace(one, reason=one.reason + stay)
+            if one.kind == "detected" and one.worker in kept
+            else one
+            for one in events
+        ]
+        for worker in remove:
+            self._detector.leave(worker)
+            self._removed_seconds[worker] = now_seconds
+            reason = f"worker {worker} is a straggler: the others go on without it to the switch"
+            events.append(RunEvent("removed", done, now_seconds, reason, worker))
+        return Decision(tuple(events), remove=tuple(remove))
 
 
 def controller_of(online: str, workers: Sequence[int]) -> OnlineController | None:
