@@ -144,7 +144,10 @@ class UsedJob:
 
     @property
     def threshold(self) -> float:
-        """beta: the policy's, or the one measured in its first uses; 0 while these are too few."""
+        """beta: the policy's, or the one measured in its first uses; 0 while these are too few.
+
+        Raises UserError if these all measured the same, so that there is no chance to tell.
+        """
         if self.policy.threshold:
             return self.policy.threshold
         try:
