@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
-from syncswitch.trainers.cluster.exchange.plans import SERVER, TO_WORKER, WORKER, Calls
+from syncswitch.trainers.cluster.exchange.plans import TO_WORKER, WORKER, Calls
 from syncswitch.trainers.cluster.exchange.remote import (
     LostError,
     Remote,
@@ -22,9 +22,10 @@ from syncswitch.trainers.cluster.exchange.remote import (
     RemotePeer,
     serve,
 )
-from syncswitch.trainers.cluster.exchange.security import Address, Identity
+from syncswitch.trainers.cluster.exchange.security import Address
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire
 from syncswitch.trainers.model.layout import Vector
+from tests.trainers.cluster.exchange.host import OF_WORKER
 
 CALLS: Calls = {
     "double": (tuple[int], int),
@@ -112,10 +113,6 @@ def test_the_end_is_a_loss_for_whoever_waits_and_for_all_later(served: Served, w
             served.remote.call("double", 1)
 
 
-SECRET = b"of this cluster alone"
-SERVERS, WORKERS = (Identity((role, 1), SECRET) for role in (SERVER, WORKER))
-
-
 def vector(*values: float) -> Vector:
     return np.array(values, np.float32)
 
@@ -126,7 +123,7 @@ class Shop:
     def __init__(self, address: Address, content: Vector) -> None:
         self._content = content
         self._wires: list[Wire] = []
-        self._listener = Listener(address, WORKERS, (WORKER,), self._on_wire)
+        self._listener = Listener(address, OF_WORKER, (WORKER,), self._on_wire)
         self.address = self._listener.address
 
     def _on_wire(self, wire: Wire) -> None:
@@ -142,7 +139,7 @@ def test_a_worker_is_connected_to_when_it_is_asked_and_again_where_another_one_i
     address: Address, folder: Path
 ) -> None:
     shop = Shop(address, vector(0, 1, 2, 3))
-    peer = RemotePeer(shop.address, WORKERS)
+    peer = RemotePeer(shop.address, OF_WORKER)
     for _ in range(2):
         assert peer.fetch("model", 1, 3).tolist() == [1, 2]
     assert len(shop._wires) == 1

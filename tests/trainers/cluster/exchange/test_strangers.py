@@ -12,7 +12,6 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
@@ -35,14 +34,10 @@ from syncswitch.trainers.cluster.exchange.plans import (
 )
 from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, RemoteServer
 from syncswitch.trainers.cluster.exchange.security import (
-    Address,
-    Channel,
     Identity,
-    Part,
     Reader,
     Sealed,
     StrangerError,
-    admit,
     request_entry,
 )
 from syncswitch.trainers.cluster.exchange.vectors import Block
@@ -68,67 +63,23 @@ def assert_shown_out(raw: socket.socket) -> None:
             pass
 
 
-class Relay:
-    """Somebody in the middle, who listens at an address and passes on all bytes."""
+class Tapped:
+    """A connection to a host, on which somebody keeps what is said and changes the hello."""
 
-    def __init__(self, address: Address, target: Address) -> None:
-        self._target = target
-        self._socket = socket.create_server(address)
-        self.address = self._socket.getsockname()
-        self.passed = bytearray()
-        self._ends = [self._socket]
-        threading.Thread(target=self._serve, daemon=True).start()
+    def __init__(self, host: Host, change: Callable[[bytes], bytes] = bytes) -> None:
+        self._raw, self._change = host.stranger(), change
+        self._address = host.listener.address
+        self.said: list[bytes] = []
 
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                inside, _ = self._socket.accept()
-                outside = socket.create_connection(self._target)  # type: ignore[arg-type]
-                self._ends += inside, outside
-                for ends in ((inside, outside), (outside, inside)):
-                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
 
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
-        with suppress(OSError):
-            while content := one.recv(4096):
-                self.passed += content
-                other.sendall(content)
-            other.shutdown(socket.SHUT_WR)
+    def sendall(self, content: bytes) -> None:
+        self._raw.sendall(content if self.said else self._change(content))
+        self.said.append(content)
 
-    def close(self) -> None:
-        for one in self._ends:
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
-
-
-def handshake(
-    change: Callable[[bytes], bytes] = bytes,
-) -> tuple[list[bytes], tuple[Future[Channel], Future[tuple[Part, Channel]]]]:
-    """Passes on a handshake, the hello changed; returns the messages and both outcomes."""
-    (dialer, outer), (inner, listener) = socket.socketpair(), socket.socketpair()
-    deadline = time.monotonic() + 20
-
-    def dials() -> Channel:
-        with dialer:
-            return request_entry(dialer, OF_WORKER, SERVER, LOOPBACK, deadline)
-
-    def listens() -> tuple[Part, Channel]:
-        with listener:
-            return admit(listener, OF_SERVER, (WORKER, CHIEF), LOOPBACK, deadline)
-
-    messages: list[bytes] = []
-    with ThreadPoolExecutor(2) as pool, outer, inner:
-        ends = pool.submit(dials), pool.submit(listens)
-        for source, target, size in ((outer, inner, 64), (inner, outer, 64)) * 2:
-            size = size if len(messages) < 2 else 32 if source is outer else 1
-            if not (content := source.recv(size, socket.MSG_WAITALL)):
-                break
-            messages.append(content)
-            target.sendall(change(content) if len(messages) == 1 else content)
-        outer.shutdown(socket.SHUT_RDWR)
-        inner.shutdown(socket.SHUT_RDWR)
-    return messages, ends
+    def ask(self) -> None:
+        request_entry(self, OF_WORKER, SERVER, self._address, time.monotonic() + 20)  # type: ignore[arg-type]
 
 
 class TestWhoKnocks:
@@ -174,54 +125,51 @@ class TestWhoKnocks:
 
 
 class TestWhoIsOnTheWay:
-    def test_cannot_pass_it_on_to_the_same_role_at_another_address(self) -> None:
-        host = Host(LOOPBACK)
-        relay = Relay(LOOPBACK, host.listener.address)
+    def test_cannot_pass_it_on_to_the_same_role_at_another_address(self, host: Host) -> None:
+        reached, host.listener.address = host.listener.address, LOOPBACK
         with pytest.raises(ConnectionRefusedError, match="does not know the cluster's secret"):
-            dial(relay.address, SERVER, OF_WORKER)
+            dial(reached, SERVER, OF_WORKER)
         assert host.guests.empty()
-        relay.close()
-        host.listener.close()
 
-    def test_cannot_say_again_what_was_said_before(self) -> None:
+    def test_cannot_say_again_what_was_said_before(self, host: Host) -> None:
         """A recorded handshake proves nothing on another connection."""
-        (hello, answer, proof, _), (dialing, listening) = handshake()
-        dialing.result()
-        assert listening.result()[0] == (WORKER, 3)
-        dialer, listener = socket.socketpair()
-        with dialer, listener:
-            dialer.sendall(hello + proof)
-            with pytest.raises(StrangerError):
-                admit(listener, OF_SERVER, (WORKER,), LOOPBACK, time.monotonic() + 20)
-            assert dialer.recv(64, socket.MSG_WAITALL) != answer
+        line = Tapped(host)
+        line.ask()
+        assert host.guests.get(timeout=20).peer == (WORKER, 3)
+        again = host.stranger()
+        again.sendall(b"".join(line.said))
+        assert_shown_out(again)
+        assert host.guests.empty()
 
     @pytest.mark.parametrize(
         ("part", "other"), [(b"worker", b"chief\0"), (b"\x03\0\0\0", b"\x04\0\0\0")]
     )
-    def test_cannot_make_somebody_another_part(self, part: bytes, other: bytes) -> None:
-        (hello, *_), (dialer, _) = handshake(lambda hello: hello.replace(part, other, 1))
-        assert part in hello
+    def test_cannot_make_somebody_another_part(self, host: Host, part: bytes, other: bytes) -> None:
+        host.listener._roles = (WORKER, CHIEF)
+        line = Tapped(host, lambda hello: hello.replace(part, other, 1))
         with pytest.raises(StrangerError):
-            dialer.result()
+            line.ask()
+        assert part in line.said[0]
 
-    def test_a_key_of_low_order_is_refused(self) -> None:
-        _, (_, listener) = handshake(lambda hello: hello[:-32] + bytes(32))
-        with pytest.raises(StrangerError):
-            listener.result()
+    def test_a_key_of_low_order_is_refused(self, host: Host) -> None:
+        with pytest.raises(EOFError):
+            Tapped(host, lambda hello: hello[:-32] + bytes(32)).ask()
 
     def test_reads_nothing_of_what_is_said(self) -> None:
         """Everything is encrypted, unless the network is open."""
+        numbers = np.full(9, 7.5, np.float32)
         for secret, is_seen in ((SECRET, False), (None, True)):
             host = Host(LOOPBACK, replace(OF_SERVER, secret=secret))
-            relay = Relay(LOOPBACK, host.listener.address)
-            host.listener.address = relay.address  # he sits before the listener itself
-            wire = dial(relay.address, SERVER, replace(OF_WORKER, secret=secret))
-            wire.send([b"what nobody should know", np.full(9, 7.5, np.float32)])
-            host.guests.get(timeout=20).receive()
-            assert (b"nobody should know" in relay.passed) == is_seen
-            assert (np.full(9, 7.5, np.float32).tobytes() in relay.passed) == is_seen
+            wire = dial(host.listener.address, SERVER, replace(OF_WORKER, secret=secret))
+            wire.send([b"what nobody should know", numbers])
+            wire.close()
+            guest = host.guests.get(timeout=20)
+            with socket.socket(fileno=os.dup(guest.fileno())) as line:
+                passed = b"".join(iter(lambda line=line: line.recv(4096), b""))
+            assert len(passed) > len(b"what nobody should know") + numbers.nbytes
+            assert (b"nobody should know" in passed) == is_seen
+            assert (numbers.tobytes() in passed) == is_seen
             host.listener.close()
-            relay.close()
 
 
 class Line:

@@ -26,6 +26,7 @@ from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group
 from tests.processes import until
+from tests.trainers.clicks import of_keras
 from tests.trainers.cluster.launchers import all_gone, new_launcher, process_of, processes_of
 from tests.trainers.cluster.members.cluster_contract import (
     NORMALIZED,
@@ -36,7 +37,7 @@ from tests.trainers.cluster.members.cluster_contract import (
     fresh,
     in_parallel,
     replica_of,
-    scattered,
+    replicas_that_differ,
     step,
     taken_in,
     task_of,
@@ -88,11 +89,8 @@ class TestConnectedCluster(ClusterContract):
     """The contract, over all kinds of wires."""
 
 
-def nadam() -> Any:
-    from keras import optimizers
-
-    # With a scalar of its own, and a norm of each variable.
-    return optimizers.Nadam(0.01, clipnorm=0.1, weight_decay=0.01, use_ema=True)
+# With a scalar of its own, and a norm of each variable.
+nadam = of_keras("Nadam", learning_rate=0.01, clipnorm=0.1, weight_decay=0.01, use_ema=True)
 
 
 @pytest.mark.parametrize(("optimizer", "servers"), [(None, 3), (nadam, 2)])
@@ -134,10 +132,7 @@ class TestWorkersThatAreLost:
 
     @pytest.mark.parametrize("lost", [[0], [2], [0, 1], [0, 1, 2]])
     def test_have_no_part_in_an_average(self, rows: ConnectedCluster, lost: list[int]) -> None:
-        scattered(rows)
-        for worker in range(WORKERS):
-            step(rows, worker, worker, Exchange.REPLICA)
-        before = [replica_of(rows, worker) for worker in range(WORKERS)]
+        before = replicas_that_differ(rows)
         for worker in lost:
             kill(rows, (WORKER, worker))
         left = [worker for worker in range(WORKERS) if worker not in lost]
@@ -155,10 +150,7 @@ class TestWorkersThatAreLost:
 
     def test_are_found_where_the_others_cannot_reach_them(self, rows: ConnectedCluster) -> None:
         """A worker dies in the middle of an average, after it has helped others."""
-        scattered(rows)
-        for worker in range(WORKERS):
-            step(rows, worker, worker, Exchange.REPLICA)
-        before = [replica_of(rows, worker).parameters for worker in range(WORKERS)]
+        before = [replica.parameters for replica in replicas_that_differ(rows)]
         exchange, struck = rows._each, list[int]()
 
         def strike(workers: Sequence[int], do: Any) -> list[int]:
@@ -242,23 +234,21 @@ class TestPartsThatHang:
         others = [process for one, process in before.items() if one != part]
         assert all(process.is_running() for process in others)
 
-    def test_who_has_only_no_time_is_not_given_up_soon(self, rows: ConnectedCluster) -> None:
+    def test_but_not_soon_who_may_have_no_time_alone_nor_while_this_process_was_stopped(
+        self, rows: ConnectedCluster
+    ) -> None:
         fresh(rows)
         arrival, process = rows._arrivals[WORKER, 2], process_of(launcher_of(rows), (WORKER, 2))
-        rows.look_after()  # or it would seem to have been stopped itself
+        rows._look_seconds -= 20.0
+        for one in rows._arrivals.values():
+            one.heard_seconds -= 20.0
+        rows.look_after()
+        assert not any(one.is_gone for one in rows._arrivals.values())
         for seconds, is_gone in ((14.0, False), (16.0, True)):
             arrival.heard_seconds = time.monotonic() - seconds
             rows.look_after()
             assert arrival.is_gone == is_gone
         assert all_gone([process])
-
-    def test_nobody_is_while_this_process_itself_was_stopped(self, rows: ConnectedCluster) -> None:
-        fresh(rows)
-        rows._look_seconds -= 20.0
-        for arrival in rows._arrivals.values():
-            arrival.heard_seconds -= 20.0
-        rows.look_after()
-        assert not any(arrival.is_gone for arrival in rows._arrivals.values())
 
 
 class TestStart:
@@ -349,17 +339,17 @@ def hub(folder: Path) -> Iterator[Hub]:
     made.close()
 
 
-def wire_of(hub: Hub, part: Part, token: str) -> Wire:
-    """Connects to the hub as a process that is a part."""
+def wire_of(
+    hub: Hub, part: Part, token: str, address: str | None = "where others reach it"
+) -> Wire:
+    """Connects to the hub as a process that is a part; without an address, for its pulse."""
     wire = dial(hub.address, CHIEF, Identity(part, SECRET))
-    wire.send(Hello(token, "where others reach it"))
+    wire.send(Hello(token, address))
     return wire
 
 
 def pulse_of(hub: Hub, part: Part, token: str) -> Wire:
-    wire = dial(hub.address, CHIEF, Identity(part, SECRET))
-    wire.send(Hello(token, None))
-    return wire
+    return wire_of(hub, part, token, address=None)
 
 
 def arrived(hub: Hub, part: Part = ONE) -> Arrival:
@@ -377,35 +367,26 @@ def has_ended(wire: Wire) -> bool:
     return False
 
 
-def test_whoever_waits_is_told_of_an_arrival(hub: Hub) -> None:
+def test_whoever_waits_is_told_that_a_part_comes_lives_and_is_gone(hub: Hub) -> None:
     assert hub.wait_for(ONE, 0.05) is None
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(hub.wait_for, ONE, 60.0)
-        wires = {part: wire_of(hub, part, "a") for part in (OTHER, ONE)}
+        wire, pulse = wire_of(hub, ONE, "a"), pulse_of(hub, ONE, "a")
         arrival = waiting.result(20)
-    assert arrival is hub.wait_for(ONE, 0.0)
     assert arrival is not None
     assert (arrival.token, arrival.address) == ("a", "where others reach it")
-    for part, wire in wires.items():
-        arrived(hub, part).wire.send(part)
-        assert wire.receive().read(Part) == part
-
-
-def test_a_pulse_says_that_it_lives_and_with_it_a_part_is_gone(hub: Hub) -> None:
-    wire, pulse = wire_of(hub, ONE, "a"), pulse_of(hub, ONE, "a")
-    arrival = arrived(hub)
     for _ in range(3):
         before = arrival.heard_seconds
         pulse.send(None)
         until(lambda before=before: arrival.heard_seconds > before)
     assert not arrival.is_gone
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(has_ended, arrival.wire)
+        waiting_for_it = pool.submit(has_ended, arrival.wire)
         pulse.close()
-        assert waiting.result(20), "whoever waits for it is told"
+        assert waiting_for_it.result(20)
     assert arrival.is_gone
     assert hub.wait_for(ONE, 0.0) is None
-    assert has_ended(wire), "and it itself as well, should it live yet"
+    assert has_ended(wire), "and it itself is told as well, should it live yet"
 
 
 def test_a_pulse_may_overtake_the_first_word(hub: Hub) -> None:
