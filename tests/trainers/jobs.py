@@ -117,6 +117,22 @@ CONSTANT = Workload(
 )
 
 
+# Without momentum each gradient moves the parameters by the same, exactly, whenever it comes.
+COUNTING = replace(
+    CONSTANT,
+    name="counting",
+    total_worker_steps=400,
+    learning_rate=2.0**-10,
+    momentum=0.0,
+    evaluation_interval_worker_steps=50,
+)
+
+
+def counted(worker_steps: float = COUNTING.total_worker_steps) -> np.ndarray:
+    """Parameters of `COUNTING` after so many worker-steps, whoever did them."""
+    return 1 - worker_steps * COUNTING.learning_rate * CONSTANT_GRADIENT
+
+
 def momentum_answer(rates: Sequence[float], momentum: float) -> tuple[np.ndarray, np.ndarray]:
     """Parameters and momentum of `CONSTANT` after one update with each of `rates`, in float64."""
     parameters = np.ones(4)

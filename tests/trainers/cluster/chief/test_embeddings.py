@@ -20,6 +20,7 @@ from syncswitch.trainers.cluster.chief import run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
+from tests.trainers import jobs
 from tests.trainers.clicks import (
     ALIKE,
     CLICKS,
@@ -34,7 +35,7 @@ from tests.trainers.clicks import (
     final_arrays,
 )
 from tests.trainers.cluster.launchers import connected_trainer, new_launcher
-from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, RecordingObserver, spec_of
+from tests.trainers.jobs import CONSTANT_GRADIENT, RecordingObserver, counted, spec_of
 
 
 def trained(workload: Workload, workers: int, folder: Path, switch_percent: float) -> Arrays:
@@ -66,7 +67,6 @@ def test_rows_are_trained_as_the_whole_table_would_be(
     assert 10 < len(np.unique(table[:, 0])) < USERS, "some were used, others never"
 
 
-W = 768
 ROWS = 8
 COUNTS = np.array([13, 0, 7, 1, 20, 3, 0, 20])
 """The number of the 64 examples that look up each row."""
@@ -92,16 +92,7 @@ def counting_model() -> Any:
 
 # Each example is looked up as often as any other, and sums of these gradients are exact.
 COUNTING = replace(
-    CONSTANT,
-    name="counting rows",
-    model=counting_model,
-    data=counting_data,
-    total_worker_steps=W,
-    batch_size=4,
-    momentum=0.0,
-    learning_rate=2.0**-10,
-    evaluation_interval_worker_steps=50,
-    least_embedding_values=ROWS,
+    jobs.COUNTING, model=counting_model, data=counting_data, least_embedding_values=ROWS
 )
 
 
@@ -122,14 +113,12 @@ def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
         observer = RecordingObserver()
         found = final_arrays(trainer, spec, tmp_path, observer)
     assert [one.kind for one in observer.events].count("rebuilt") == 2
-    times = W * COUNTING.batch_size / COUNTS.sum()
+    times = COUNTING.total_worker_steps * COUNTING.batch_size / COUNTS.sum()
     rate = COUNTING.learning_rate / COUNTING.batch_size
     np.testing.assert_array_equal(
         found["parameters/000-embeddings"].ravel(), 1 - rate * times * COUNTS
     )
-    np.testing.assert_array_equal(
-        found["parameters/001-kernel"].ravel(), 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT
-    )
+    np.testing.assert_array_equal(found["parameters/001-kernel"].ravel(), counted())
 
 
 @pytest.mark.parametrize("mechanism", ["hot", "restart"])

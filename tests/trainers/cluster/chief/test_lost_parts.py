@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,32 +34,17 @@ from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
 from syncswitch.trainers.model.state import read_checkpoint
 from tests.trainers.cluster.launchers import connected_trainer, new_launcher, processes_of
-from tests.trainers.cluster.members.cluster_contract import (
-    ROWS,
-    batch_gradient,
-    fresh,
-    step,
-    task_of,
-)
 from tests.trainers.final import train_to_end
 from tests.trainers.jobs import (
-    CONSTANT,
     CONSTANT_GRADIENT,
+    COUNTING,
     RecordingObserver,
+    counted,
     pace,
     spec_of,
 )
 
-W = 240
-# Without momentum each gradient moves the parameters by the same, exactly, whenever it comes.
-COUNTING = replace(
-    CONSTANT,
-    name="counting",
-    total_worker_steps=W,
-    momentum=0.0,
-    learning_rate=2.0**-10,
-    evaluation_interval_worker_steps=40,
-)
+W = COUNTING.total_worker_steps
 PERCENTS = tuple(range(20, 101, 20))
 PAIRS = [("bsp", "asp"), ("ssp:2", "gba:1000")]
 OTHER_PAIR = ("dssp:1-4", "ssp:0")
@@ -83,10 +67,6 @@ class Trained:
     def processes(self) -> dict[Part, psutil.Process]:
         return processes_of(self.launcher)
 
-    @property
-    def server_parts(self) -> set[Part]:
-        return {(SERVER, number) for number in range(self.servers)}
-
     def others(self, before: dict[Part, psutil.Process]) -> set[Part]:
         """The parts that are another process now."""
         return {part for part, process in self.processes.items() if process != before[part]}
@@ -104,19 +84,19 @@ class Trained:
         """Makes a run in which each gradient has to be applied once, whatever is injected."""
         injections += pace(2)
         conditions = RunConditions(switch_mechanism=mechanism, injections=injections)
-        spec = spec_of(COUNTING, 2, 50.0, protocols=pair, conditions=conditions, **fields)
-        spec = replace(spec, checkpoint_percents=percents, checkpoint_directory=folder)
+        fields |= {"conditions": conditions, "checkpoint_percents": percents}
+        spec = spec_of(COUNTING, 2, 50.0, protocols=pair, **fields)
         record, state = train_to_end(self.trainer, spec, folder, observer)
         assert record.worker_steps == W
         steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
         assert sum(steps) == W
         # A round that a lost worker has cut short shifts the ends of those that follow.
         tested = [one.worker_step for one in record.evaluations]
-        assert tested == pytest.approx(list(range(40, W + 1, 40)), abs=1)
-        moved = (1 - state.parameters) / CONSTANT_GRADIENT / COUNTING.learning_rate
+        assert tested == pytest.approx(list(range(50, W + 1, 50)), abs=1)
         # The steps of a lost replica since it was last averaged are lost with it.
         loses_replica = pair == REPLICAS and "kill:worker" in "".join(injections)
-        np.testing.assert_allclose(moved, W, rtol=0.1 if loses_replica else 0.0)
+        rtol = 0.1 if loses_replica else 0.0
+        np.testing.assert_allclose(1 - state.parameters, 1 - counted(), rtol=rtol)
         assert not list(folder.glob(".*")), "nothing half-written stays behind"
         injected = {event.reason for event in record.events if event.kind == "injected"}
         assert injected == set(injections)
@@ -181,8 +161,7 @@ def assert_each_step_is_in_them_once(
     assert set(checkpoints) >= {*percents, 100.0}
     for percent, path in checkpoints.items():
         (parameters,) = read_checkpoint(path).parameters.values()
-        moved = percent / 100 * W * COUNTING.learning_rate
-        np.testing.assert_array_equal(parameters.ravel(), 1 - moved * CONSTANT_GRADIENT)
+        np.testing.assert_array_equal(parameters.ravel(), counted(percent / 100 * W))
 
 
 KILLED_AND_HUNG = ("kill:worker=1,at=15%", "hang:worker=0,at=30%", "kill:worker=1,at=65%")
@@ -224,7 +203,7 @@ def test_each_gradient_counts_once_whichever_parts_are_lost(
     lost = [event for event in record.events if event.kind == "lost"]
     if struck[0] in servers:
         # All servers go back to the copy.
-        assert trained.others(before) == trained.server_parts
+        assert trained.others(before) == {(SERVER, one) for one in range(trained.servers)}
         assert [event.reason for event in lost] == [
             "the parameter server is gone"
             if trained.servers == 1
@@ -243,12 +222,16 @@ def test_each_gradient_counts_once_whichever_parts_are_lost(
 
 
 @pytest.mark.parametrize("trained", [0, 1, 2], indirect=True)
-def test_all_parts_may_be_lost_at_once(trained: Trained, tmp_path: Path) -> None:
+def test_all_parts_may_be_lost_at_once_and_it_goes_on_from_the_last_checkpoint_at_the_latest(
+    trained: Trained, tmp_path: Path
+) -> None:
     before = trained.processes
     parts = [*["ps", "ps=1"][: trained.servers], "worker=0", "worker=1"]
-    injections = [f"kill:{part},at=40%" for part in parts]
+    injections = [f"kill:{part},at=75%" for part in parts]
     record = trained.train(tmp_path, *injections, percents=PERCENTS)
-    assert kinds(record)["rebuilt"] == (trained.servers > 0)
+    rebuilt = [event.worker_step for event in record.events if event.kind == "rebuilt"]
+    assert len(rebuilt) == (trained.servers > 0)
+    assert all(step >= 0.6 * W for step in rebuilt)
     assert trained.others(before) == set(before)
 
 
@@ -285,47 +268,37 @@ def test_workers_that_do_not_come_back_are_done_without(
     trained.train(tmp_path)
 
 
-class TestTheParameterServer:
-    def test_is_replaced_and_the_run_goes_on_from_the_last_checkpoint_at_the_latest(
-        self, trained: Trained, tmp_path: Path
-    ) -> None:
-        record = trained.train(tmp_path, "kill:ps,at=30%", "hang:ps,at=75%", percents=PERCENTS)
-        assert kinds(record) == {"injected": 2, "lost": 2, "rebuilt": 2, "switched": 1}
-        rebuilt = [event.worker_step for event in record.events if event.kind == "rebuilt"]
-        assert rebuilt[0] >= 0.2 * W
-        assert rebuilt[1] >= 0.6 * W
+@pytest.mark.parametrize("when", ["before the alarm", "after it"])
+def test_a_parameter_server_is_replaced_in_a_run_that_goes_back_to_its_switch(
+    trained: Trained, tmp_path: Path, when: str
+) -> None:
+    class Killing(RecordingObserver):
+        def on_event(self, event: RunEvent) -> None:
+            super().on_event(event)
+            if event.kind == "alarmed" and when == "after it":
+                trained.processes[SERVER, 0].kill()
 
-    @pytest.mark.parametrize("when", ["before the alarm", "after it"])
-    def test_is_replaced_in_a_run_that_goes_back_to_its_switch(
-        self, trained: Trained, tmp_path: Path, when: str
-    ) -> None:
-        class Killing(RecordingObserver):
-            def on_event(self, event: RunEvent) -> None:
-                super().on_event(event)
-                if event.kind == "alarmed" and when == "after it":
-                    trained.processes[SERVER, 0].kill()
-
-        is_before = when == "before the alarm"
-        injections = ("kill:ps,at=20%", "kill:ps,at=70%") if is_before else ()
-        record = trained.train(
-            tmp_path,
-            *injections,
-            mechanism="restart" if is_before else "hot",
-            band=Band(2.0, 0.01),
-            retry_percents=(60.0,),
-            observer=Killing(),
-        )
-        # What it goes on from may be from before the switch, which is then made again.
-        found = [event.kind for event in record.events if event.reason not in pace(2)]
-        found = [kind for kind in found if kind != "switched"]
-        lost = ["injected", "lost", "rebuilt"] * 2 if is_before else ["lost", "rebuilt"] * 2
-        assert sorted(found) == sorted(["alarmed", "alarmed", *lost]), record.events
-        assert found[-1 if is_before else 0] == "alarmed"
-        assert [phase.protocol for phase in record.phases] == ["bsp"]
-        assert record.guard is not None
-        assert [one.worker_step for one in record.guard.failed] == [W, W]
-        seconds = [one.elapsed_seconds for one in record.evaluations]
-        assert seconds == sorted(seconds)
+    is_before = when == "before the alarm"
+    injections = ("kill:ps,at=20%", "kill:ps,at=70%") if is_before else ()
+    record = trained.train(
+        tmp_path,
+        *injections,
+        mechanism="restart" if is_before else "hot",
+        band=Band(2.0, 0.01),
+        retry_percents=(60.0,),
+        observer=Killing(),
+    )
+    # What it goes on from may be from before the switch, which is then made again.
+    found = [event.kind for event in record.events if event.reason not in pace(2)]
+    found = [kind for kind in found if kind != "switched"]
+    lost = ["injected", "lost", "rebuilt"] * 2 if is_before else ["lost", "rebuilt"] * 2
+    assert sorted(found) == sorted(["alarmed", "alarmed", *lost]), record.events
+    assert found[-1 if is_before else 0] == "alarmed"
+    assert [phase.protocol for phase in record.phases] == ["bsp"]
+    assert record.guard is not None
+    assert [one.worker_step for one in record.guard.failed] == [W, W]
+    seconds = [one.elapsed_seconds for one in record.evaluations]
+    assert seconds == sorted(seconds)
 
 
 def push_to_the_first(cluster: ConnectedCluster, worker: int, task: Task, gradient: Any) -> None:
@@ -341,62 +314,37 @@ def push_to_the_first(cluster: ConnectedCluster, worker: int, task: Task, gradie
     first.remote.close()
 
 
-class TestAWorkerThatDiesWhileItPushes:
-    def test_has_its_step_made_by_another_for_those_who_lack_it(
-        self, connected_of: Callable[..., ConnectedCluster]
-    ) -> None:
-        cluster = connected_of(ROWS, 3, servers=2)
-        fresh(cluster)
-        before = task_of(cluster, 0)
-        assert cluster.step(1, before).pushed_updates == 1
-        late = task_of(cluster, 1)
-        push_to_the_first(cluster, 1, late, batch_gradient(cluster, 1))
-        assert cluster.mark()[1] == (late.number, before.number)
-        assert cluster.fence(1) == (late.number, before.number)
-        cluster.revive(1)
-        again = replace(task_of(cluster, 1), taken=(0,))
-        # Of the second server, as if the first were asked.
-        assert cluster.step(0, again) == Push(pytest.approx(again_loss(cluster)), 2, 3)
-        assert cluster.mark()[0] == (-1, again.number)
-        assert step(cluster, 2, 2).pushed_updates == 3
-        gradients = [batch_gradient(cluster, one) for one in range(3)]
-        state = cluster.state()
-        np.testing.assert_array_equal(state.parameters, 1 - 2.0**-4 * np.sum(gradients, axis=0))
-        assert state.updates == 3
+@pytest.mark.parametrize("trained", [2], indirect=True)
+@pytest.mark.parametrize("who", [WORKER, SERVER])
+def test_a_step_that_one_server_has_is_made_again_for_the_other_alone(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied_often: None, who: str
+) -> None:
+    """Its worker dies while it pushes; or the other server, and a copy has a part of the step."""
+    cluster, struck, undone = trained.trainer._cluster, list[Task](), list[Any]()
+    assert isinstance(cluster, ConnectedCluster)
+    do, load = cluster.step, cluster.load
 
-    @pytest.mark.parametrize("trained", [2], indirect=True)
-    def test_and_a_server_that_dies_then_leave_a_copy_with_a_part_of_the_step(
-        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied_often: None
-    ) -> None:
-        cluster, struck, undone = trained.trainer._cluster, list[Task](), list[Any]()
-        assert isinstance(cluster, ConnectedCluster)
-        do, load = cluster.step, cluster.load
-
-        def strike(worker: int, task: Task) -> Push:
-            if task.worker_step == 60:
-                struck.append(task)
-                if len(struck) == 1:
-                    push_to_the_first(cluster, worker, task, CONSTANT_GRADIENT)
-                    # Until it is in a copy.
-                    time.sleep(0.3)
-                    cluster.signal((SERVER, 1), signal.SIGKILL)
+    def strike(worker: int, task: Task) -> Push:
+        if task.worker_step != 60:
             return do(worker, task)
+        struck.append(task)
+        if len(struck) == 1:
+            push_to_the_first(cluster, worker, task, CONSTANT_GRADIENT)
+            # Until it is in a copy.
+            time.sleep(0.3)
+            cluster.signal((WORKER, worker) if who == WORKER else (SERVER, 1), signal.SIGKILL)
+        push = do(worker, task)
+        assert push.pulled_updates < push.pushed_updates
+        return push
 
-        def loaded(state: Any, found: Any = {}) -> None:  # noqa: B006
-            undone.append(dict(found))
-            load(state, found)
+    def loaded(state: Any, found: Any = {}) -> None:  # noqa: B006
+        undone.append(dict(found))
+        load(state, found)
 
-        monkeypatch.setattr(cluster, "step", strike)
-        monkeypatch.setattr(cluster, "load", loaded)
-        record = trained.train(tmp_path, pair=("asp", "bsp"))
-        assert kinds(record) == {"lost": 1, "rebuilt": 1, "switched": 1}
-        assert set(undone[1][60]) == {0}
-        assert [task.taken for task in struck] == [(), (0,)]
-
-
-def again_loss(cluster: ConnectedCluster) -> float:
-    """The loss of step 1 if the first server has applied steps 0 and 1, the second only 0."""
-    gradients = [batch_gradient(cluster, one) for one in range(2)]
-    parameters = 1 - 2.0**-4 * gradients[0]
-    parameters[:2] -= 2.0**-4 * gradients[1][:2]
-    return float(parameters @ gradients[1])
+    monkeypatch.setattr(cluster, "step", strike)
+    monkeypatch.setattr(cluster, "load", loaded)
+    record = trained.train(tmp_path, pair=("asp", "bsp"))
+    found = "returned" if who == WORKER else "rebuilt"
+    assert kinds(record) == {"lost": 1, found: 1, "switched": 1}
+    assert who == WORKER or set(undone[1][60]) == {0}
+    assert [task.taken for task in struck] == [(), (0,)]

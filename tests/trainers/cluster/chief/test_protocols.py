@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
@@ -23,7 +22,6 @@ from tests.trainers.jobs import (
     CONSTANT_GRADIENT,
     DENSE,
     BusyGate,
-    Gate,
     constant_data,
     momentum_answer,
     normalized_model,
@@ -119,8 +117,9 @@ class TestLimits:
         self, make_trainer: MakeTrainer, protocol: str, lead: int
     ) -> None:
         """Meanwhile, ASP would end the job."""
-        trainer = make_trainer(SLEEPY, 4)
-        record = trainer.train(spec_of(SLEEPY, 4, 0.0, protocols=("bsp", protocol)))
+        held = RunConditions(injections=("straggler:worker=1,at=30%,for=5%,delay=500ms",))
+        spec = spec_of(CONSTANT, 4, 0.0, protocols=("bsp", protocol), conditions=held)
+        record = make_trainer(CONSTANT, 4).train(spec)
         (phase,) = record.phases
         assert phase.max_staleness is not None
         assert phase.max_staleness <= 3 * (2 * lead + 1)
@@ -145,20 +144,6 @@ class TestLimits:
         counted = (1 - state.parameters) / (workload.learning_rate * CONSTANT_GRADIENT)
         np.testing.assert_allclose(counted, round(counted[0]), rtol=1e-3)
         assert 150 < counted[0] < 199.5
-
-
-class Sleep(Gate):
-    def _wait(self, inputs: Any, worker_step: Any) -> Any:
-        if int(worker_step) == self._worker_step:
-            time.sleep(0.5)
-        return worker_step
-
-
-def sleepy_data() -> Data:
-    return replace(constant_data(), transform=Sleep(60).transform)
-
-
-SLEEPY = replace(CONSTANT, name="sleepy", data=sleepy_data)
 
 
 @pytest.mark.parametrize("protocol", ["local-sgd:1000", "ds-sync:2"])

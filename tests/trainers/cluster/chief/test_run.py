@@ -21,6 +21,7 @@ from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.trainer import Verdict
+from tests.trainers import jobs
 from tests.trainers.final import train_to_end
 from tests.trainers.jobs import (
     BRIEF,
@@ -29,6 +30,7 @@ from tests.trainers.jobs import (
     BusyGate,
     RecordingObserver,
     constant_data,
+    counted,
     momentum_answer,
     phases_answer,
     spec_of,
@@ -85,7 +87,6 @@ def test_each_epoch_holds_each_example_once_across_workers_and_the_switch(
 
 
 SMALL = {W: replace(CONSTANT, total_worker_steps=W) for W in (1, 3, 5)}
-EAGER = replace(CONSTANT, evaluation_interval_worker_steps=1)
 
 
 @pytest.mark.parametrize("W", SMALL)
@@ -107,7 +108,8 @@ def test_a_job_may_be_shorter_than_a_round_or_two(
 
 def test_an_evaluation_after_each_update_has_a_loss_and_a_time(make_trainer: MakeTrainer) -> None:
     """The tightest schedule: an evaluation is due with each push of each worker."""
-    record = make_trainer(EAGER, 4).train(spec_of(EAGER, 4, 50.0))
+    eager = replace(CONSTANT, evaluation_interval_worker_steps=1)
+    record = make_trainer(eager, 4).train(spec_of(eager, 4, 50.0))
     steps = [evaluation.worker_step for evaluation in record.evaluations]
     assert steps == [*range(4, 101, 4), *range(101, 201)]
     seconds = [evaluation.elapsed_seconds for evaluation in record.evaluations]
@@ -125,8 +127,7 @@ def test_who_looks_on_knows_of_each_checkpoint(make_trainer: MakeTrainer, tmp_pa
 
 
 W = 600
-# Without momentum each gradient moves the parameters by the same, whenever it comes.
-COUNTING = replace(CONSTANT, name="counting", total_worker_steps=W, momentum=0.0)
+COUNTING = replace(jobs.COUNTING, total_worker_steps=W)
 KILLS = ("kill:worker=1,at=20%", "kill:worker=0,at=45%", "kill:worker=1,at=60%")
 
 
@@ -144,8 +145,7 @@ def train_each_step_once(
     assert record.worker_steps == W
     steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
     assert sum(steps) == W
-    expected, _ = momentum_answer([COUNTING.learning_rate] * W, 0.0)
-    np.testing.assert_allclose(state.parameters, expected, rtol=1e-4)
+    np.testing.assert_array_equal(state.parameters, counted(W))
     return record, state
 
 

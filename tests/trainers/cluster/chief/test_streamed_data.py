@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from syncswitch.trainers.cluster.chief import run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.job.data import AnyData, Data, StreamedData
+from syncswitch.trainers.job.data import AnyData, StreamedData
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.pipelines import PipelinePieces
@@ -26,9 +27,11 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from tests.trainers import jobs
 from tests.trainers.cluster.launchers import connected_trainer, new_launcher
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
-from tests.trainers.jobs import mean_output, pace, spec_of
+from tests.trainers.jobs import linear_model, pace, spec_of
+from tests.trainers.simulated.kinds import workload as workload_of
 from tests.trainers.streams import FLAT, streamed
 
 WORKERS = 3
@@ -73,25 +76,6 @@ def test_the_simulator_reads_them_as_well(tmp_path: Path) -> None:
 # Each example moves a parameter of its own by the same, whenever it comes.
 EXAMPLES = 48
 EPOCHS = 6
-COUNTING = Workload(
-    name="counting",
-    model=lambda: counting_model(),
-    data=lambda: counting_data(),
-    data_set="counting",
-    total_worker_steps=EPOCHS * EXAMPLES // 4,
-    batch_size=4,
-    learning_rate=2.0**-10,
-    momentum=0.0,
-    loss=lambda: mean_output,
-    evaluation_interval_worker_steps=1000,
-)
-
-
-def counting_model() -> Any:
-    from keras import Input, Sequential, layers
-
-    ones = layers.Dense(1, use_bias=False, kernel_initializer="ones")
-    return Sequential([Input((EXAMPLES,)), ones])
 
 
 def counting_data() -> AnyData:
@@ -104,6 +88,13 @@ def counting_data() -> AnyData:
     source = PipelinePieces(EXAMPLES // 12, piece, sizes=12, blocks_in_window=2)
     return StreamedData(source, source)
 
+
+COUNTING = replace(
+    jobs.COUNTING,
+    model=partial(linear_model, EXAMPLES),
+    data=counting_data,
+    total_worker_steps=EPOCHS * EXAMPLES // 4,
+)
 
 OWN_SOURCE = """
     from dataclasses import replace
@@ -169,56 +160,13 @@ def test_what_a_worker_cannot_read_is_said_in_one_line(tmp_path: Path) -> None:
             trainer.train(spec_of(COUNTING, 1, 50.0))
 
 
-COUNT = 48
-
-
-def nested_model() -> Any:
-    from keras import Input, Model, layers
-
-    numbers, words = Input((4,), name="numbers"), Input((6,), sparse=True, name="words")
-    tokens = Input((None,), ragged=True, dtype="int32", name="tokens")
-    text = layers.GlobalAveragePooling1D()(layers.Embedding(10, 3)(tokens))
-    hidden = layers.concatenate([numbers, layers.Dense(3)(words), text])
-    outputs = {
-        "kind": layers.Dense(2, activation="softmax")(hidden),
-        "size": layers.Dense(1)(hidden),
-    }
-    return Model({"numbers": numbers, "words": words, "tokens": tokens}, outputs)
-
-
-def nested_data() -> Data:
-    import tensorflow as tf
-    from scipy.sparse import csr_array
-
-    random = np.random.default_rng(0)
-    numbers = random.normal(size=(COUNT, 4)).astype("float32")
-    rows = [random.integers(1, 9, size=length).tolist() for length in random.integers(1, 6, COUNT)]
-    words = csr_array(random.binomial(1, 0.3, (COUNT, 6)).astype("float32"))
-    inputs = {"numbers": numbers, "words": words, "tokens": tf.ragged.constant(rows)}
-    labels = {"kind": (numbers[:, 0] > 0).astype("int32"), "size": numbers[:, 1:2]}
-    weights = np.linspace(0, 2, COUNT)
-    return Data(inputs, labels, inputs, labels, train_weights=weights, test_weights=weights)
-
-
-NESTED = Workload(
-    name="nested",
-    model=nested_model,
-    data=nested_data,
-    data_set="nested",
-    total_worker_steps=24,
-    batch_size=8,
-    learning_rate=0.1,
-    evaluation_interval_worker_steps=12,
-    loss={"kind": "sparse_categorical_crossentropy", "size": "mse"},
-    loss_weights={"kind": 1.0, "size": 0.1},
-    metric_output="kind",
+@pytest.mark.parametrize(
+    "kind", ["structured", "two tasks", "weighted", "ragged text", "bag of words"]
 )
-
-
-def test_nested_and_ragged_examples_train_alike_in_processes(tmp_path: Path) -> None:
-    launcher = new_launcher(tmp_path, 2)
-    spec = TrialSpec(workload_identity(NESTED, 2, "bsp", "asp"), 100.0, 1)
-    with ClusterTrainer(NESTED, 2) as trainer:
+def test_examples_of_each_structure_train_alike_in_processes(kind: str, tmp_path: Path) -> None:
+    job, launcher = workload_of(kind), new_launcher(tmp_path, 2)
+    spec = TrialSpec(workload_identity(job, 2, "bsp", "asp"), 100.0, 1)
+    with ClusterTrainer(job, 2) as trainer:
         record, state = train_to_end(trainer, spec, tmp_path / "threads")
         trainer._cluster = ConnectedCluster(trainer._program, 2, launcher)
         other, same = train_to_end(trainer, spec, tmp_path / "processes")

@@ -27,22 +27,21 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.batch_contract import BatchContract
 from tests.trainers.clicks import adam
+from tests.trainers.cluster.members.cluster_contract import NORMALIZED
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.guard_contract import GuardContract
 from tests.trainers.jobs import (
     BRIEF,
     CONSTANT,
     RecordingObserver,
+    digits_model,
     momentum_answer,
-    normalized_model,
     spec_of,
 )
 from tests.trainers.reference import plain_bsp, relative_error
 from tests.trainers.trainer_contract import LONG, ForkContract
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
-
-NORMALIZED = replace(BRIEF, name="normalized", model=normalized_model)
 
 
 class TestClusterTrainer(ForkContract):
@@ -61,62 +60,57 @@ class TestBatchAfterTheSwitch(BatchContract):
     spec_of = staticmethod(spec_of)
 
 
-class TestBspIsSequentialSgd:
-    def test_with_batch_normalization_per_worker(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        """Like a plain loop without workers; the last round has 3 batches, at 3 times the rate."""
-        state = final_state(make_trainer(NORMALIZED, 4), spec_of(NORMALIZED, 4, 100.0), tmp_path)
-        expected = plain_bsp(NORMALIZED, 4, seed=1)
-        assert state.updates == 41
-        assert relative_error(state.parameters, expected.parameters) < 1e-4
-        assert relative_error(state.slots, expected.slots) < 1e-4
-        assert relative_error(state.statistics, expected.statistics) < 1e-4
+def test_bsp_is_sequential_sgd_with_batch_normalization_per_worker(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    """Like a plain loop without workers; the last round has 3 batches, at 3 times the rate."""
+    state = final_state(make_trainer(NORMALIZED, 4), spec_of(NORMALIZED, 4, 100.0), tmp_path)
+    expected = plain_bsp(NORMALIZED, 4, seed=1)
+    assert state.updates == 41
+    assert relative_error(state.parameters, expected.parameters) < 1e-4
+    assert relative_error(state.slots, expected.slots) < 1e-4
+    assert relative_error(state.statistics, expected.statistics) < 1e-4
 
 
-class TestTheSwitch:
-    @pytest.mark.parametrize("pair", [("bsp", "asp"), ("asp", "bsp")])
-    def test_rates_follow_worker_steps_and_the_size_of_the_round(
-        self, make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str]
-    ) -> None:
-        """Without momentum each gradient counts with its own rate, in any order."""
-        boundaries = ((30, 0.1), (80, 0.01))
-        workload = replace(
-            CONSTANT, total_worker_steps=103, momentum=0.0, learning_rate_boundaries=boundaries
-        )
-        trainer = make_trainer(workload, 4)
-        spec = spec_of(workload, 4, 50.0, protocols=pair)
-        record, state = train_to_end(trainer, spec, tmp_path)
-        bsp = next(phase for phase in record.phases if phase.protocol == "bsp")
-        factors = np.repeat([1.0, 0.1, 0.01], [30, 50, 23])
-        for first in range(bsp.start_worker_step, bsp.end_worker_step, 4):
-            # A round has the rate of its first step.
-            factors[first : min(first + 4, bsp.end_worker_step)] = factors[first]
-        expected, _ = momentum_answer(0.01 * factors, 0.0)
-        np.testing.assert_allclose(state.parameters, expected, rtol=1e-4)
+@pytest.mark.parametrize("pair", [("bsp", "asp"), ("asp", "bsp")])
+def test_rates_follow_worker_steps_and_the_size_of_the_round(
+    make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str]
+) -> None:
+    """Without momentum each gradient counts with its own rate, in any order."""
+    boundaries = ((30, 0.1), (80, 0.01))
+    workload = replace(
+        CONSTANT, total_worker_steps=103, momentum=0.0, learning_rate_boundaries=boundaries
+    )
+    trainer = make_trainer(workload, 4)
+    spec = spec_of(workload, 4, 50.0, protocols=pair)
+    record, state = train_to_end(trainer, spec, tmp_path)
+    bsp = next(phase for phase in record.phases if phase.protocol == "bsp")
+    factors = np.repeat([1.0, 0.1, 0.01], [30, 50, 23])
+    for first in range(bsp.start_worker_step, bsp.end_worker_step, 4):
+        # A round has the rate of its first step.
+        factors[first : min(first + 4, bsp.end_worker_step)] = factors[first]
+    expected, _ = momentum_answer(0.01 * factors, 0.0)
+    np.testing.assert_allclose(state.parameters, expected, rtol=1e-4)
 
 
-class TestForks:
-    def test_of_bsp_end_bitwise_where_the_whole_run_does(
-        self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        """With an optimizer of Keras and dropout too; another seed is another run."""
+def test_forks_of_bsp_end_bitwise_where_the_whole_run_does(
+    keras: Any, make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    """With an optimizer of Keras and dropout too; another seed is another run."""
 
-        def model() -> Any:
-            layers = keras.layers
-            before = [keras.Input((8, 8, 1)), layers.Flatten(), layers.Dropout(0.3)]
-            last = [layers.BatchNormalization(), layers.Dense(10, activation="softmax")]
-            return keras.Sequential([*before, *last])
+    def model() -> Any:
+        layers = keras.layers
+        return digits_model(layers.Dropout(0.3), layers.BatchNormalization())
 
-        workload = replace(BRIEF, model=model, optimizer=adam, learning_rate=0.002)
-        trainer, spec = make_trainer(workload, 4), spec_of(workload, 4, 100.0)
-        percents = (10.0, 93.0)
-        whole, plain = train_to_end(trainer, replace(spec, checkpoint_percents=percents), tmp_path)
-        for percent in percents:
-            fork = replace(spec, fork_from=whole.checkpoints[percent])
-            assert_bitwise_equal(final_state(trainer, fork, tmp_path / f"{percent}"), plain)
-        other = final_state(trainer, replace(spec, seed=2), tmp_path)
-        assert not np.allclose(other.parameters, plain.parameters)
+    workload = replace(BRIEF, model=model, optimizer=adam, learning_rate=0.002)
+    trainer, spec = make_trainer(workload, 4), spec_of(workload, 4, 100.0)
+    percents = (10.0, 93.0)
+    whole, plain = train_to_end(trainer, replace(spec, checkpoint_percents=percents), tmp_path)
+    for percent in percents:
+        fork = replace(spec, fork_from=whole.checkpoints[percent])
+        assert_bitwise_equal(final_state(trainer, fork, tmp_path / f"{percent}"), plain)
+    other = final_state(trainer, replace(spec, seed=2), tmp_path)
+    assert not np.allclose(other.parameters, plain.parameters)
 
 
 class TestErrors:

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
+from syncswitch.storage.errors import RetryableError, WorkloadError
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
@@ -35,26 +35,16 @@ from tests.trainers.cluster.launchers import all_gone, family
 from tests.trainers.final import train_to_end
 from tests.trainers.jobs import (
     BRIEF,
-    CONSTANT,
-    CONSTANT_GRADIENT,
+    COUNTING,
     RecordingObserver,
     constant_data,
+    counted,
     spec_of,
 )
 from tests.trainers.trainer_contract import LONG, ForkContract, MakeTrainer
 from tests.warm_program import WarmProcess
 
-W = 400
-# Without momentum each gradient moves the parameters by the same, exactly, whenever it comes.
-COUNTING = replace(
-    CONSTANT,
-    name="counting",
-    total_worker_steps=W,
-    momentum=0.0,
-    learning_rate=2.0**-10,
-    evaluation_interval_worker_steps=50,
-)
-TRAINED = 1 - W * 2.0**-10 * CONSTANT_GRADIENT
+W = COUNTING.total_worker_steps
 
 
 def sleeping(values: Any) -> Any:
@@ -75,7 +65,13 @@ def slow_tests() -> Data:
 
 
 SLOW_TESTS = replace(COUNTING, name="slow tests", data=slow_tests)
-BROKEN_METRIC = replace(BRIEF, name="broken metric", metric=lambda: 3)
+
+
+def hidden_gpus() -> Any:
+    raise ValueError(f"GPUs: {os.environ['CUDA_VISIBLE_DEVICES']}")
+
+
+BROKEN_METRIC = replace(BRIEF, name="broken metric", metric=hidden_gpus)
 PERCENTS = (20.0, 40.0, 60.0, 80.0, 100.0)
 PARTS = {"chief", "ps-0", "worker-0", "worker-1"}
 
@@ -147,7 +143,7 @@ def train_each_step_once(
     conditions = RunConditions(injections=injections)
     spec = spec_of(COUNTING, 2, 50.0, conditions=conditions, checkpoint_percents=PERCENTS)
     record, state = train_to_end(trainer, spec, folder, observer)
-    np.testing.assert_array_equal(state.parameters, TRAINED)
+    np.testing.assert_array_equal(state.parameters, counted())
     assert record.worker_steps == W
     assert [one.worker_step for one in record.evaluations] == list(range(50, W + 1, 50))
     assert not record.spec.resume, "the record says what was asked for"
@@ -220,7 +216,7 @@ class TestALostChief:
         spec = spec_of(COUNTING, 2, 50.0, checkpoint_percents=PERCENTS, **guard)
         observer = Killing()
         record, state = train_to_end(trainer, spec, tmp_path, observer)
-        np.testing.assert_array_equal(state.parameters, TRAINED)
+        np.testing.assert_array_equal(state.parameters, counted())
         assert [phase.protocol for phase in record.phases] == ["bsp"]
         assert record.spec == replace(spec, checkpoint_directory=tmp_path)
         assert record.guard is not None
@@ -284,10 +280,12 @@ def test_killed_itself_it_leaves_no_process_behind_even_stopped_and_no_folder_fo
         assert list(tmp_path.glob("syncswitch-cluster-*")) == [neighbour]
 
 
-def test_what_is_refused_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_by_the_chief_that_sees_no_gpu_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(psutil.Process().children(recursive=True))
-    with pytest.raises((UserError, FatalError), match="metric"):
+    with pytest.raises(WorkloadError, match=r"metric.* GPUs: -1"):
         ProcessTrainer(f"{__name__}:BROKEN_METRIC", 2)
     assert list(tmp_path.iterdir()) == []
     until(lambda: len(set(psutil.Process().children(recursive=True)) - before) <= 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +18,15 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.state import read_checkpoint
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.cluster.processes.ray_cluster import InsideLauncher, LocalCluster
-from tests.trainers.jobs import CONSTANT, RecordingObserver, momentum_answer, spec_of
+from tests.trainers.final import train_to_end
+from tests.trainers.jobs import COUNTING, RecordingObserver, counted, spec_of
 from tests.trainers.trainer_contract import MakeTrainer, TrainerContract
 
 pytest.importorskip("ray", reason="the extra syncswitch[ray] brings it")
 pytestmark = pytest.mark.slow
 
-W = 400
-# Without momentum each gradient moves the parameters by the same, whenever it comes.
-COUNTING = replace(
-    CONSTANT,
-    name="counting on ray",
-    total_worker_steps=W,
-    momentum=0.0,
-    learning_rate=1e-3,
-    evaluation_interval_worker_steps=50,
-)
 PARTS = {"ps 0", "worker 0", "worker 1"}
 
 
@@ -95,14 +84,9 @@ def trained(
     trainer: ProcessTrainer, folder: Path, observer: RecordingObserver | None = None, **fields: Any
 ) -> TrialRecord:
     """Makes a run in which each gradient has to be applied once."""
-    percents = tuple(range(20, 101, 20))
-    spec = spec_of(
-        *(COUNTING, 2, 50.0), checkpoint_percents=percents, checkpoint_directory=folder, **fields
-    )
-    record = trainer.train(spec, observer)
-    (parameters,) = read_checkpoint(record.checkpoints[100.0]).parameters.values()
-    expected, _ = momentum_answer([COUNTING.learning_rate] * W, 0.0)
-    np.testing.assert_allclose(parameters.ravel(), expected, rtol=1e-4)
+    spec = spec_of(*(COUNTING, 2, 50.0), checkpoint_percents=tuple(range(20, 101, 20)), **fields)
+    record, state = train_to_end(trainer, spec, folder, observer)
+    np.testing.assert_array_equal(state.parameters, counted())
     return record
 
 
@@ -116,8 +100,8 @@ def test_workers_see_the_gpus_that_ray_gives_them(
         for part, process in cluster.parts().items()
     }
     assert found["ps 0"] == ("-1", None, "1", "1")
-    assert found["worker 0"] in {("0", "true", "1", "1"), ("1", "true", "1", "1")}
-    assert found["worker 1"] in {("0", "true", "1", "1"), ("1", "true", "1", "1")}
+    for worker in ("worker 0", "worker 1"):
+        assert found[worker] in {("0", "true", "1", "1"), ("1", "true", "1", "1")}
 
 
 def listening_at(process: psutil.Process) -> set[str]:

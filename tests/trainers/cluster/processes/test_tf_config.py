@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import time
@@ -90,22 +91,19 @@ def test_what_cannot_be_used_is_refused_in_one_line(text: str, words: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("secret", "words"),
+    ("environment", "words"),
     [
-        (None, r"SYNCSWITCH_SECRET is not set: .* add --open-network"),
-        ("", r"SYNCSWITCH_SECRET is not set: .* add --open-network"),
-        ("words", r"SYNCSWITCH_SECRET has 5 characters, too few: .* 16 char"),
+        ({}, r"SYNCSWITCH_SECRET is not set: .* add --open-network"),
+        ({"SYNCSWITCH_SECRET": ""}, r"SYNCSWITCH_SECRET is not set: .* add --open-network"),
+        ({"SYNCSWITCH_SECRET": "words"}, r"SYNCSWITCH_SECRET has 5 characters, .* 16 char"),
     ],
 )
 def test_a_cluster_without_a_secret_is_refused(
-    monkeypatch: pytest.MonkeyPatch, secret: str | None, words: str
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], words: str
 ) -> None:
-    monkeypatch.setenv("SYNCSWITCH_SECRET", "exactly enough..")
+    monkeypatch.setattr(os, "environ", {"SYNCSWITCH_SECRET": "exactly enough.."})
     assert cluster_secret(is_open=False) == b"exactly enough.."
-    if secret is None:
-        monkeypatch.delenv("SYNCSWITCH_SECRET")
-    else:
-        monkeypatch.setenv("SYNCSWITCH_SECRET", secret)
+    monkeypatch.setattr(os, "environ", environment)
     assert cluster_secret(is_open=True) is None
     with pytest.raises(UserError, match=words):
         cluster_secret(is_open=False)
