@@ -15,10 +15,11 @@ from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.data import Data
-from syncswitch.trainers.trainer import Observer, Verdict
+from syncswitch.trainers.trainer import Verdict
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.trainers.jobs import (
     CONSTANT_GRADIENT,
+    RecordingObserver,
     constant_data,
     dense_model,
     digits_data,
@@ -143,13 +144,9 @@ def test_a_schedule_goes_by_worker_steps(keras: Any) -> None:
 
 
 def test_a_training_that_is_stopped_or_diverges_leaves_the_model_alone(keras: Any) -> None:
-    class Stop(Observer):
-        def on_evaluation(self, evaluation: Any) -> Verdict:
-            return Verdict.STOP
-
     model = linear_model()
     model.compile(keras.optimizers.SGD(0.01), mean_output)
-    record = fit(model, **constant(), observer=Stop())
+    record = fit(model, **constant(), observer=RecordingObserver(lambda _: Verdict.STOP))
     assert record.stopped_early
     record = fit(model, **constant(), learning_rate=1e37)
     assert record.diverged

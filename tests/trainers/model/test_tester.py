@@ -3,10 +3,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from keras import losses, metrics
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
@@ -32,6 +34,7 @@ GUESSES, TRUTHS = one_hot(GUESS), one_hot(TRUTH)
 HALF = TRUTH % 2
 HALF_GUESS = np.where(np.where(np.arange(EXAMPLES) % 7 == 0, 1 - HALF, HALF), 0.8, 0.3)
 SPARSE = "sparse_categorical_crossentropy"
+OF_LOGITS = partial(losses.BinaryCrossentropy, from_logits=True)
 
 
 def make_tester(
@@ -65,14 +68,8 @@ def accuracy_of(tester: ModelTester, width: int = 3) -> float:
     return tester.accuracy(*model)
 
 
-def root() -> Any:
-    from keras import metrics
-
-    return metrics.RootMeanSquaredError(name="root")
-
-
 def test_further_metrics_are_measured_beside_the_one_that_decides(keras: Any) -> None:
-    further = ("accuracy", "loss", "AUC", root)
+    further = ("accuracy", "loss", "AUC", lambda: metrics.RootMeanSquaredError(name="root"))
     tester = make_tester(keras, loss="mae", metric="mse", further_metrics=further)
     wrong = 2 / 3 * (1 - ACCURACY)
     assert accuracy_of(tester) == pytest.approx(-wrong)
@@ -86,17 +83,10 @@ def test_further_metrics_are_measured_beside_the_one_that_decides(keras: Any) ->
 
 def constant(value: float) -> Any:
     """A metric that always gives this."""
-    from keras import metrics
-
     return metrics.MeanMetricWrapper(lambda labels, _: value + 0 * labels)
 
 
-def f1() -> Any:
-    from keras import metrics
-
-    return metrics.F1Score(average=None)
-
-
+several_values = partial(metrics.F1Score, average=None)
 NO_CLASSES = "labels that are neither classes nor one-hot have no accuracy; give a metric"
 
 
@@ -106,9 +96,9 @@ NO_CLASSES = "labels that are neither classes nor one-hot have no accuracy; give
         ({"further_metrics": ("mae", "mae")}, "a further metric is called 'mae', like something"),
         ({"further_metrics": ("training_loss",)}, "is called 'training_loss', like something else"),
         ({"further_metrics": ("nothing",)}, "Keras has no metric 'nothing'"),
-        ({"further_metrics": (f1,)}, "'f1_score' gives 3 values"),
+        ({"further_metrics": (several_values,)}, "'f1_score' gives 3 values"),
         ({"metric": lambda: "accuracy"}, r"keras\.metrics\.Metric"),
-        ({"metric": f1}, r"gives 3 values.*give one that is a"),
+        ({"metric": several_values}, r"gives 3 values.*give one that is a"),
         *(
             ({"metric": lambda value=value: constant(value)}, f"gives {given}, .* from 0 to 1; giv")
             for value, given in ((3.77e18, "3.77e\\+18"), (-0.5, "-0.5"), (1.1, "1.1"))
@@ -131,12 +121,6 @@ def test_what_is_no_metric_or_no_share_is_refused(
         make_tester(keras, **{"metric": "mse", **fields})
 
 
-def of_logits() -> Any:
-    from keras import losses
-
-    return losses.BinaryCrossentropy(from_logits=True)
-
-
 @pytest.mark.parametrize(
     ("outputs", "labels", "loss"),
     [
@@ -150,7 +134,7 @@ def of_logits() -> Any:
             for labels in (one, one[:, None])
         ),
         # They are cut at zero.
-        (np.where(HALF_GUESS > 0.5, 0.3, -0.1)[:, None], HALF, of_logits),
+        (np.where(HALF_GUESS > 0.5, 0.3, -0.1)[:, None], HALF, OF_LOGITS),
     ],
 )
 def test_without_a_metric_it_is_the_accuracy_that_fits_the_labels(

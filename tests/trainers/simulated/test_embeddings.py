@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from tests.trainers.clicks import (
     check_trained_without_room_for_copies,
     clicks_data,
     final_arrays,
+    of_keras,
 )
 from tests.trainers.jobs import RecordingObserver
 from tests.trainers.simulated.clusters import VARIED, spec_of
@@ -120,12 +120,6 @@ def chained_model() -> Any:
     return Model(inputs, layers.Dense(2, "softmax")(second))
 
 
-def optimizer_of(name: str, **options: Any) -> Any:
-    from keras import optimizers
-
-    return getattr(optimizers, name)(**options)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -136,11 +130,11 @@ def optimizer_of(name: str, **options: Any) -> Any:
             r" trained, .*; look rows up by the inputs alone, or set least_embedding_values",
         ),
         (
-            {"optimizer": partial(optimizer_of, "RMSprop")},
+            {"optimizer": of_keras("RMSprop")},
             r"the optimizer is RMSprop, and the model has an Emb",
         ),
         (
-            {"optimizer": partial(optimizer_of, "Adam", clipnorm=1.0)},
+            {"optimizer": of_keras("Adam", clipnorm=1.0)},
             r"the optimizer is Adam with clipnorm 1\.0, and the",
         ),
     ],

@@ -127,19 +127,6 @@ def test_it_is_the_plain_fluid_model(
     assert ends_of(server, own, wanted) == pytest.approx(fluid_ends(server, own, wanted), abs=CLOSE)
 
 
-@given(
-    server=st.floats(1, 1e15),
-    own=st.floats(1, 1e15),
-    size=st.integers(1, 10**15),
-    start=st.floats(0, 1e9),
-)
-def test_a_lone_transfer_takes_as_long_as_on_the_slower_link(
-    server: float, own: float, size: int, start: float
-) -> None:
-    (end,) = ends_of(server, [own], [Transfer(start, 0, size)])
-    assert end == start + size / min(server, own)
-
-
 def test_in_one_moment_lower_numbers_come_first() -> None:
     link: SharedLink[str] = SharedLink(10.0, [5.0, 2.5])
     for worker in (3, 2, 1, 0):
@@ -236,14 +223,10 @@ def network(server: float | None = 400.0, own: Sequence[float] = (), **fields: A
     )
 
 
-def slow(**fields: Any) -> ClusterProfile:
-    """Worker 1 is a straggler for a while."""
-    return cluster(stragglers=(Straggler(worker=1, **fields),))
-
-
 def late(start_seconds: float, **fields: float) -> ClusterProfile:
     """Worker 1 is slow for 10 s from then on."""
-    return slow(start_seconds=start_seconds, duration_seconds=10.0, **fields)
+    one = Straggler(worker=1, start_seconds=start_seconds, duration_seconds=10.0, **fields)
+    return cluster(stragglers=(one,))
 
 
 UNEVEN = cluster(compute_seconds=0.3, relative_speeds=(1.0, 0.5, 2.0, 0.8))
