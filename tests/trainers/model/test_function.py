@@ -18,18 +18,13 @@ from syncswitch.trainers.model.function import (
     as_array,
     as_tensor,
     decay_of,
-    flat_update,
     trace_step,
-    trace_update,
 )
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.shipped import ShippedFunction
-from tests.trainers.clicks import of_keras
 from tests.trainers.jobs import (
     BRIEF,
     CONSTANT,
-    CONSTANT_GRADIENT,
     Gate,
     constant_data,
     digits_model,
@@ -224,31 +219,6 @@ class TestShipped:
             expected = computed(step, data, values, worker_step)
             np.testing.assert_array_equal(computed(restored, data, values, worker_step), expected)
             assert np.isfinite(expected).all()
-
-    @pytest.mark.parametrize(
-        "optimizer",
-        [
-            None,
-            *map(of_keras, ["Adam", "AdamW", "Lion"]),
-            of_keras("SGD", momentum=0.9, nesterov=True),
-        ],
-    )
-    def test_an_optimizer_computes_the_same_bits(self, optimizer: Any) -> None:
-        workload = replace(CONSTANT, optimizer=optimizer)
-        made = make_optimizer(workload, ModelFunction(CONSTANT, constant_data()).parameters)
-        here, there = (
-            flat_update(function)
-            for function in (trace_update(made, 4), shipped(trace_update(made, 4)))
-        )
-        states = [(np.ones(4, np.float32), made.initial_slots())] * 2
-        for updates in range(5):
-            states = [
-                update(*map(np.copy, state), updates, CONSTANT_GRADIENT, 0.1, 0.9)
-                for update, state in zip((here, there), states, strict=True)
-            ]
-            for mine, yours in zip(*states, strict=True):
-                np.testing.assert_array_equal(mine, yours)
-        assert not np.allclose(states[0][0], 1.0)
 
     def test_each_has_variables_of_its_own(self) -> None:
         """Keras' optimizers keep their state in variables while they work."""
