@@ -191,12 +191,16 @@ _identity = functools.cache(workload_identity)
 class RecordingObserver(Observer):
     """Remembers what it is told; finds out when two threads call it at once."""
 
-    def __init__(self, answer: Callable[[Evaluation], Verdict] | None = None) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Evaluation], Verdict] | None = None,
+        at_progress: Callable[[int], object] = lambda worker_step: None,
+    ) -> None:
         self.evaluations: list[Evaluation] = []
         self.progress: list[int] = []
         self.events: list[RunEvent] = []
         self.overlaps = 0
-        self._answer = answer
+        self._answer, self._at_progress = answer, at_progress
         self._inside = threading.Lock()
 
     @contextmanager
@@ -212,6 +216,7 @@ class RecordingObserver(Observer):
     def on_progress(self, worker_step: int) -> None:
         with self._alone():
             self.progress.append(worker_step)
+            self._at_progress(worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         with self._alone():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Observer, Trainer
-from tests.processes import has_ended
+from tests.processes import has_ended, until
 from tests.trainers.command.programs import FAMILY, GOOD, TRAINS, command, job_of, says, trial
 from tests.trainers.jobs import RecordingObserver
 from tests.trainers.trainer_contract import EXPLOSIVE, MakeTrainer, TrainerContract
@@ -46,17 +45,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class Watch(RecordingObserver):
-    """Does something whenever it learns how far the run is."""
-
-    def __init__(self, action: Callable[[int], None]) -> None:
-        super().__init__()
-        self._action = action
-
-    def on_progress(self, worker_step: int) -> None:
-        self._action(worker_step)
-
-
 def printed(job: CommandJob) -> str:
     return "".join(path.read_text() for path in job.runs_folder.glob("*/output.log"))
 
@@ -72,13 +60,6 @@ def failure(
     message = str(error.value)
     assert "\n" not in message
     return message
-
-
-def eventually(condition: Any, seconds: float = 120.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return bool(condition())
 
 
 class TestFailures:
@@ -98,7 +79,7 @@ class TestFailures:
                 for folder in job.runs_folder.iterdir():
                     (folder / "told").touch()
 
-        message = failure(job, UserError, Watch(tell))
+        message = failure(job, UserError, RecordingObserver(at_progress=tell))
         assert "no line matches" in message
         (line,) = caplog.messages
         assert line == (
@@ -112,12 +93,12 @@ class TestFailures:
                 clock.now_seconds += 31.0
 
         job = says(tmp_path / "hung", GOOD[:30], HANGS, timeout_seconds=60.0)
-        assert failure(job, observer=Watch(long_after)).startswith(
+        assert failure(job, observer=RecordingObserver(at_progress=long_after)).startswith(
             "the command did not end within 60 s (--timeout), at step 50 of 100; it printed last:"
             " hello from the command (all of it: "
         )
         job = says(tmp_path / "silent", GOOD[:30], HANGS, silence_seconds=60.0)
-        assert failure(job, observer=Watch(long_after)).startswith(
+        assert failure(job, observer=RecordingObserver(at_progress=long_after)).startswith(
             "the command printed and reported nothing for 60 s (--silence), at step 50 of 100;"
         )
 
@@ -137,7 +118,9 @@ class TestFailures:
             "while not os.path.exists(folder + '/enough'): print('.', flush=True); time.sleep(0.01)"
         )
         job = says(tmp_path, GOOD, talks, silence_seconds=60.0)
-        record = CommandTrainer(job).train(trial(job), Watch(a_while_after_each_word))
+        record = CommandTrainer(job).train(
+            trial(job), RecordingObserver(at_progress=a_while_after_each_word)
+        )
         assert record.worker_steps == 100
 
     @pytest.mark.parametrize(
@@ -248,7 +231,7 @@ class TestProcesses:
 
         job = self.family(tmp_path)
         with pytest.raises(type(error)):
-            CommandTrainer(job).train(trial(job), Watch(fail))
+            CommandTrainer(job).train(trial(job), RecordingObserver(at_progress=fail))
         self.assert_all_are_gone(job)
 
     def test_nothing_is_left_of_a_command_that_ended(self, tmp_path: Path) -> None:
@@ -272,14 +255,14 @@ class TestProcesses:
             [sys.executable, "-c", program, str(tmp_path), *job.template.words], cwd=root
         )
         try:
-            assert eventually(lambda: list(job.runs_folder.glob("*/output.log")))
+            until(lambda: list(job.runs_folder.glob("*/output.log")))
             (log,) = job.runs_folder.glob("*/output.log")
-            assert eventually(lambda: "all are there" in log.read_text())
+            until(lambda: "all are there" in log.read_text())
             (guard,) = psutil.Process(searcher.pid).children()
         finally:
             searcher.kill()
             searcher.wait()
-        assert eventually(lambda: has_ended(guard.pid))
+        until(lambda: has_ended(guard.pid))
         self.assert_all_are_gone(job)
 
     def test_sigterm_may_be_used_to_end_well(self, tmp_path: Path) -> None:
@@ -295,7 +278,7 @@ class TestProcesses:
                 raise UserError("disk full")
 
         job = says(tmp_path, "", saves, grace_seconds=60.0)
-        failure(job, UserError, Watch(fail))
+        failure(job, UserError, RecordingObserver(at_progress=fail))
         assert list(job.runs_folder.glob("*/saved"))
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.sources import Array, ArraySource, Rows, Source
 from syncswitch.trainers.model.feed import Order, ReadFeed, feed_of, in_order
 from syncswitch.trainers.model.function import ModelFunction
+from tests.processes import until
 from tests.trainers.jobs import CONSTANT
 
 B, SEED = 4, 3
@@ -54,9 +54,7 @@ def test_what_will_be_asked_for_is_read_before(askers: int, stride: int) -> None
     for step in range(0, 10 * stride, stride):
         feed.rows(step, SEED)
     following = order.numbers(10 * stride, SEED)
-    deadline = time.monotonic() + 10
-    while not source.threads_of(following) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: source.threads_of(following))
     assert [name[:6] for name in source.threads_of(following)] == ["reader"]
     feed.rows(10 * stride, SEED)
     assert len(source.threads_of(following)) == 1, "and once"

@@ -312,12 +312,11 @@ class Killed(BaseException):
 
 
 def killing(worker_step: int) -> RecordingObserver:
-    class Killing(RecordingObserver):
-        def on_progress(self, done: int) -> None:
-            if done > worker_step:
-                raise Killed
+    def kill(done: int) -> None:
+        if done > worker_step:
+            raise Killed
 
-    return Killing()
+    return RecordingObserver(at_progress=kill)
 
 
 def known(record: TrialRecord) -> tuple[Any, ...]:
@@ -366,30 +365,6 @@ def test_a_checkpoint_that_cannot_be_written_is_missed_alone(
 
 
 class TestDisturbed:
-    SLOW = "straggler:worker=3,at=5%,for=35%,slowdown=4"
-    KILL = "kill:worker=1,at=20%,for=300ms"
-    LATE = "kill:worker=0,at=70%,for=500ms"
-
-    @pytest.mark.parametrize(
-        ("online", "second"),
-        [("none", "local-sgd:3"), ("greedy", "asp"), ("elastic", "local-sgd:3")],
-    )
-    def test_it_learns_and_measures_the_same_again(
-        self, make_trainer: MakeTrainer, online: str, second: str
-    ) -> None:
-        conditions = RunConditions(online, injections=(self.SLOW, self.KILL, self.LATE))
-        spec = spec_of(DENSE, 4, 50.0, protocols=("bsp", second), conditions=conditions)
-        trainer = make_trainer(DENSE, 4)
-        record, again = trainer.train(spec), trainer.train(spec)
-        assert measured(again) == measured(record)
-        assert again.events == record.events
-        assert record.worker_steps == DENSE.total_worker_steps
-        assert record.final_accuracy > 0.8
-        kinds = [event.kind for event in record.events]
-        assert (kinds.count("lost"), kinds.count("returned")) == (2, 2)
-        decided = {"none": [], "greedy": ["detected"], "elastic": ["detected", "removed"]}
-        assert [one for one in kinds if one in ("detected", "removed")] == decided[online]
-
     @pytest.mark.parametrize(("protocol", "momentum"), [("bsp", 0.9), ("local-sgd:1", 0.0)])
     def test_a_round_of_fewer_has_their_rate(
         self, end_of: Callable[..., ModelState], protocol: str, momentum: float
