@@ -17,7 +17,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.model.layout import ModelState
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
-from tests.trainers.jobs import BRIEF, CONSTANT, linear_model, momentum_answer, normalized_model
+from tests.trainers.jobs import BRIEF, CONSTANT, linear_model, normalized_model
 
 MakeTrainer = Callable[..., Any]
 
@@ -73,20 +73,6 @@ class BatchContract:
         rounds = final_state(trainer, self.spec_of(job, 4, 100.0), tmp_path / "bsp")
         assert_bitwise_equal(found, rounds)
         assert found.updates == 2
-
-    def test_as_many_updates_as_rounds_have_their_rate(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        job = replace(CONSTANT, batch_after_switch="global")
-        record, state = train_to_end(make_trainer(job, 4), self.spec_of(job, 4, 50.0), tmp_path)
-        assert [(one.protocol, one.end_worker_step) for one in record.phases] == [
-            ("bsp", 100),
-            ("asp", 200),
-        ]
-        parameters, accumulator = momentum_answer([0.04] * 50, 0.9)
-        np.testing.assert_allclose(state.parameters, parameters, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(state.slots, accumulator, rtol=1e-5)
-        assert state.updates == 50
 
     @pytest.mark.parametrize("protocol", ["asp", "ssp:1", "dssp:1-2"])
     def test_every_example_is_seen_as_often_as_ever(
