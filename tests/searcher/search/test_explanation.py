@@ -21,8 +21,8 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy, SwitchPointBelief
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.storage.records.metric import Metric
+from tests.searcher.strategies.strategy_contract import played
 
 FIRST_SECONDS, SECOND_SECONDS = 60.0, 15.0
 GOOD_FROM_PERCENT = 25.0
@@ -31,12 +31,12 @@ ADAPTIVE = AdaptiveStrategy(settings=4, share_prefix=False, early_stop=False)
 BARE = replace(ADAPTIVE, guarded=False)
 
 
-def run(percent: float, number: int, replicate: int, accuracy: float | None = None) -> Observation:
+def run(percent: float, replicate: int, number: int) -> Observation:
     """Returns a run with an accuracy near 0.9 from 25 % on, and near 0.8 below."""
     share, usual = percent / 100, 0.9 if percent >= GOOD_FROM_PERCENT else 0.8
     return Observation(
         percent,
-        usual + 0.001 * (-1) ** replicate if accuracy is None else accuracy,
+        usual + 0.001 * (-1) ** replicate,
         trial_number=number,
         replicate=replicate,
         cost=TrialCost(
@@ -49,12 +49,7 @@ def run(percent: float, number: int, replicate: int, accuracy: float | None = No
 
 def searched(strategy: Strategy, most: int = 100) -> list[Observation]:
     """Returns the first runs of a search."""
-    runs: list[Observation] = []
-    while len(runs) < most and isinstance(wanted := course_of(strategy, runs).decision, NextTrial):
-        percent = wanted.switch_percent
-        replicate = sum(one.switch_percent == percent for one in runs)
-        runs.append(run(percent, len(runs), replicate))
-    return runs
+    return played(strategy, run)[:most]
 
 
 @pytest.fixture(scope="module")

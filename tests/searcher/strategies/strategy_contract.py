@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -88,19 +89,35 @@ JOBS = st.builds(
 )
 
 
-def searched(strategy: Strategy, job: Job, *, stops: bool = False) -> list[Observation]:
-    """Returns the runs of a search, each made to its end unless `stops`."""
-    finished: list[Observation] = []
-    grid = set(strategy.grid())
-    while isinstance(decision := strategy.decide(finished), NextTrial):
+def played(
+    strategy: Strategy,
+    run_at: Callable[[float, int, int], Observation],
+    finished: Sequence[Observation] = (),
+    *,
+    stops: bool = False,
+) -> list[Observation]:
+    """Returns the runs of a search to its answer, each made to its end unless `stops`.
+
+    Args:
+        strategy: Whose search it is.
+        run_at: Makes a run, given its switch point, its replicate and its trial number.
+        finished: The first runs, if there are some.
+        stops: Whether runs are stopped that may be.
+    """
+    runs = list(finished)
+    while isinstance(decision := strategy.decide(runs), NextTrial):
         percent = decision.switch_percent
-        assert percent in grid
-        replicate = sum(run.switch_percent == percent for run in finished)
-        run = job.run(strategy, percent, replicate, len(finished))
-        finished.append(stopped(strategy, finished, run) if stops else run)
-        assert len(finished) <= strategy.most_runs
+        assert percent in strategy.grid()
+        run = run_at(percent, sum(one.switch_percent == percent for one in runs), len(runs))
+        runs.append(stopped(strategy, runs, run) if stops else run)
+        assert len(runs) - len(finished) <= strategy.most_runs
     assert isinstance(decision, Decided)
-    return finished
+    return runs
+
+
+def searched(strategy: Strategy, job: Job, *, stops: bool = False) -> list[Observation]:
+    """Returns the runs of a search of this job."""
+    return played(strategy, partial(job.run, strategy), stops=stops)
 
 
 def stopped(strategy: Strategy, known: Sequence[Observation], run: Observation) -> Observation:
@@ -313,12 +330,7 @@ class StrategyContract:
         diverged = replace(job.run(strategy, highest, 0, 0), diverged=True)
         assert strategy.decide([diverged]) == NextTrial(highest)
         assert strategy.progress([diverged]).target_accuracy is None
-        finished = [diverged, job.run(strategy, highest, 1, 1)]
-        while isinstance(decision := strategy.decide(finished), NextTrial):
-            percent = decision.switch_percent
-            replicate = sum(run.switch_percent == percent for run in finished)
-            finished.append(job.run(strategy, percent, replicate, len(finished)))
-        assert isinstance(decision, Decided)
+        played(strategy, partial(job.run, strategy), [diverged, job.run(strategy, highest, 1, 1)])
 
     @given(st.data(), JOBS)
     def test_another_range_is_searched_the_same_way(self, data: st.DataObject, job: Job) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import NextTrial, Strategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -18,6 +18,7 @@ from syncswitch.searcher.strategies.registry import make_strategy, switch_points
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
+from tests.searcher.strategies.strategy_contract import answer_of, played
 
 ERROR = Metric("error", "min", "m", 0.0, None)
 
@@ -69,15 +70,15 @@ def test_where_only_some_switch_points_can_be_run_the_others_are_left_out() -> N
 def path(strategy: Strategy, seed: int, metric: Metric, scale: float) -> list[float]:
     """Returns the switch points of the runs, and then the answer."""
     knee = (10.0, 30.0, 60.0)[seed]
-    seen: list[Observation] = []
-    while isinstance(decision := strategy.decide(seen), NextTrial):
-        percent, number = decision.switch_percent, len(seen)
+
+    def run_at(percent: float, replicate: int, number: int) -> Observation:
         noise = np.random.default_rng([seed, number]).normal(scale=0.003)
         error = scale * (0.1 + noise + (0.05 if percent < knee else 0.0))
         accuracy = metric.accuracy(error if metric.is_less_better else 1 - error)
-        replicate = sum(run.switch_percent == percent for run in seen)
-        seen.append(Observation(percent, accuracy, trial_number=number, replicate=replicate))
-    return [*(run.switch_percent for run in seen), decision.switch_percent]
+        return Observation(percent, accuracy, trial_number=number, replicate=replicate)
+
+    seen = played(strategy, run_at)
+    return [*(run.switch_percent for run in seen), answer_of(strategy, seen).switch_percent]
 
 
 @pytest.mark.parametrize("strategy", [AdaptiveStrategy(), PaperStrategy(runs=2)])

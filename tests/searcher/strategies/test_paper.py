@@ -12,7 +12,7 @@ from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import PlannedTrial, course_of, plan_trial
-from tests.searcher.strategies.strategy_contract import StrategyContract, answer_of
+from tests.searcher.strategies.strategy_contract import StrategyContract, answer_of, played
 
 # Mean converged accuracies of the paper's setup 1 (Sync-Switch, Table II).
 PAPER_SETUP_1: Mapping[float, float] = {
@@ -27,17 +27,16 @@ PAPER_SETUP_1: Mapping[float, float] = {
 
 def searched_with_means(strategy: PaperStrategy, means: Mapping[float, float]) -> list[Observation]:
     """Every run of a switch point measures its mean."""
-    finished: list[Observation] = []
-    while isinstance(decision := strategy.decide(finished), NextTrial):
-        percent = decision.switch_percent
-        finished.append(Observation(percent, means[percent], trial_number=len(finished)))
-    return finished
+    return played(
+        strategy,
+        lambda percent, _, number: Observation(percent, means[percent], trial_number=number),
+    )
 
 
 class TestPaperStrategy(StrategyContract):
     kind = PaperStrategy
     options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {
-        "baseline_runs": st.none() | st.integers(1, 5),
+        "baseline_runs": st.none() | st.integers(1, 5)
     }
     like_ranges = ((0.0, 1.0), (0.1, 0.9), (30.0, 70.0))
 

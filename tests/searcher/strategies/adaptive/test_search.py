@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from searches import QUICK, trials_of
 from step_recording import FIRST_SECONDS, GRID, TARGET, step_recording
 
-from reproduction.simulator import (
-    PlayedRun,
-    SimulatedSearch,
-    played_run,
-    search_with,
-)
+from reproduction.simulator import PlayedRun, SimulatedSearch, played_run, search_with
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Patience, Search, SearchResult
+from syncswitch.searcher.search.search import Search, SearchResult
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
@@ -30,7 +26,6 @@ from syncswitch.trainers.trainer import Observer
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
 RULE = AdaptiveStrategy()
 RECORDING = step_recording(12.5)
 
@@ -70,8 +65,7 @@ def simulated(recording: Recording, strategy: Strategy = RULE) -> SimulatedSearc
 
 
 def completed(url: str) -> list[StoredTrial]:
-    with open_database(url, create=False) as database:
-        return [t for t in TrialStore(database).trials() if t.state == "complete"]
+    return [trial for trial in trials_of(url) if trial.state == "complete"]
 
 
 class Watching(ReplayTrainer):

@@ -25,6 +25,7 @@ from tests.searcher.strategies.strategy_contract import (
     Job,
     StrategyContract,
     answer_of,
+    played,
     searched,
 )
 
@@ -54,31 +55,19 @@ def made(
     )
 
 
-def played(
-    strategy: AdaptiveStrategy,
-    accuracy_at: Callable[[float, int], float],
-    second_seconds: float = SECOND_SECONDS,
-) -> list[Observation]:
-    """Returns the runs of a search, given an accuracy for each switch point and replicate."""
-    finished: list[Observation] = []
-    while isinstance(decision := strategy.decide(finished), NextTrial):
-        percent = decision.switch_percent
-        replicate = sum(run.switch_percent == percent for run in finished)
-        accuracy = accuracy_at(percent, replicate)
-        finished.append(made(percent, accuracy, len(finished), replicate, second_seconds))
-    return finished
+def steps(
+    *accuracies: float, second_seconds: float = SECOND_SECONDS
+) -> Callable[[float, int, int], Observation]:
+    """Makes runs without noise: accuracies at 100 %, 50 %, 25 %, ...; the last holds below."""
 
-
-def steps(*accuracies: float) -> Callable[[float, int], float]:
-    """Returns accuracies without noise at 100 %, 50 %, 25 %, ...; the last holds below."""
-
-    def accuracy_at(percent: float, _: int) -> float:
+    def run_at(percent: float, replicate: int, number: int) -> Observation:
         halvings = 0
         while percent < 100 / 2**halvings:
             halvings += 1
-        return accuracies[min(halvings, len(accuracies) - 1)]
+        accuracy = accuracies[min(halvings, len(accuracies) - 1)]
+        return made(percent, accuracy, number, replicate, second_seconds)
 
-    return accuracy_at
+    return run_at
 
 
 class TestAdaptiveStrategy(StrategyContract):
@@ -193,8 +182,7 @@ def test_a_sharp_curve_is_never_answered_against_what_was_measured(
     accuracies: Sequence[float], right: Sequence[float], guarded: bool
 ) -> None:
     strategy = AdaptiveStrategy(settings=3, early_stop=False, share_prefix=False, guarded=guarded)
-    accuracy_at = steps(*accuracies)
-    finished = played(strategy, accuracy_at)
+    finished = played(strategy, steps(*accuracies))
     answer = answer_of(strategy, finished)
     assert answer.switch_percent in right
     assert answer.target_accuracy == accuracies[0]
@@ -215,7 +203,7 @@ def test_a_sharp_curve_is_never_answered_against_what_was_measured(
 def test_bsp_alone_has_a_reason(second: float, guarded: bool, reason: str) -> None:
     accuracies = (0.9, 0.5, 0.4, 0.3) if second < 1 else (0.9,)
     strategy = AdaptiveStrategy(settings=3, guarded=guarded)
-    finished = played(strategy, steps(*accuracies), second * FIRST_SECONDS)
+    finished = played(strategy, steps(*accuracies, second_seconds=second * FIRST_SECONDS))
     answer = answer_of(strategy, finished)
     assert (answer.switch_percent, answer.confidence) == (100, None)
     assert answer.expected_time == pytest.approx(1.0)
@@ -240,10 +228,10 @@ def test_more_failures_may_be_allowed() -> None:
 
 def test_a_dip_in_the_middle_is_seen() -> None:
     # ASP from the start is fine here, and a switch in the middle is not.
-    accuracy_at = steps(TARGET, TARGET, TARGET, 0.87, TARGET)
+    run_at = steps(TARGET, TARGET, TARGET, 0.87, TARGET)
     strategy = AdaptiveStrategy(settings=5, guarded=False)
     history = [
-        made(percent, accuracy_at(percent, 0), number, number % 3)
+        run_at(percent, number % 3, number)
         for number, percent in enumerate([100.0, 25.0, 25.0, 25.0, 12.5, 12.5, 12.5, 6.25, 6.25])
     ]
     answers = strategy.answers(history)
