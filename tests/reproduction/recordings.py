@@ -1,20 +1,39 @@
-"""Logs of training runs, made up with known speeds and pauses, and the published ones."""
+"""Logs of training runs, made up with known speeds and pauses; the published ones; recordings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reproduction.logs import LogRow
+from reproduction.replays import PlayedRecording
+from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.trainers.replay import RecordedRun, Recording
+from tests.identities import GENERATED
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "logs"
 
 needs_paper = pytest.mark.skipif(
-    not PAPER.is_dir(),
-    reason=f"the published logs are not at {PAPER}",
+    not PAPER.is_dir(), reason=f"the published logs are not at {PAPER}"
 )
+
+STOP = StopRule(precision=0.005)
+
+
+def recorded(*runs: tuple[float, float, float] | RecordedRun) -> PlayedRecording:
+    """Runs with these switch points, accuracies and times; each has its number as its name."""
+    made = [run if isinstance(run, RecordedRun) else RecordedRun(*run) for run in runs]
+    named = (replace(run, name=str(number)) for number, run in enumerate(made))
+    return PlayedRecording.of(Recording(GENERATED, tuple(named)), STOP)
+
+
+BASELINE = [(100.0, accuracy, 100.0) for accuracy in (0.90, 0.91, 0.92)]
+HALF = [(50.0, accuracy, 60.0) for accuracy in (0.90, 0.91, 0.92)]
+QUARTER = [(25.0, accuracy, 40.0) for accuracy in (0.80, 0.81, 0.82)]
+RUNS = recorded(*BASELINE, *HALF, *QUARTER)
 
 STARTED = 1_600_000_000.0
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -15,27 +14,11 @@ from reproduction.replays import PlayedRecording, simulate
 from reproduction.simulator import PlayedRun
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import PhaseRecord
-from syncswitch.trainers.replay import RecordedRun, Recording
-from tests.searcher.generated_trainer import identity
+from syncswitch.trainers.replay import RecordedRun
+from tests.reproduction.recordings import RUNS, STOP, recorded
 from tests.searcher.step_recording import step_recording
-
-STOP = StopRule(precision=0.005)
-
-
-def recorded(*runs: tuple[float, float, float] | RecordedRun) -> PlayedRecording:
-    """Returns runs with these switch points, accuracies and times."""
-    made = [run if isinstance(run, RecordedRun) else RecordedRun(*run) for run in runs]
-    named = (replace(run, name=str(number)) for number, run in enumerate(made))
-    return PlayedRecording.of(Recording(identity(), tuple(named)), STOP)
-
-
-BASELINE = [(100.0, accuracy, 100.0) for accuracy in (0.90, 0.91, 0.92)]
-HALF = [(50.0, accuracy, 60.0) for accuracy in (0.90, 0.91, 0.92)]
-QUARTER = [(25.0, accuracy, 40.0) for accuracy in (0.80, 0.81, 0.82)]
-RUNS = recorded(*BASELINE, *HALF, *QUARTER)
 
 
 def test_a_switch_point_is_drawn_without_replacement() -> None:
