@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from syncswitch.cli.run.main import main as run
-from syncswitch.cli.search.main import main as search
+from syncswitch.cli.run.main import main
 from tests import warm_program
+from tests.searcher.command_line import Invoke
 from tests.tiny_job import write_tiny_job
 
+search, run = Invoke(), Invoke(program=main)
 PROFILE = {"compute_seconds": 1.0, "barrier_seconds": 3.0}
 
 
@@ -30,15 +30,14 @@ def said_to_use(folder: Path) -> list[str]:
     job = write_tiny_job(folder)
     options = ["--strategy", "paper", "--settings", "1", "--runs", "1", "--threshold", "0.9"]
     where = ["--trainer", "simulated", "--profile", "my cluster.json", "--workers", "2"]
-    done = CliRunner().invoke(search, ["run", job, *options, *where])
-    assert done.exit_code == 0, done.output
+    done = search.succeeds("run", job, *options, *where)
     program, *words = shlex.split(done.stdout.splitlines()[-1])
     assert program == "syncswitch-run"
     return words
 
 
 def refused(*words: str) -> str:
-    done: Result = CliRunner().invoke(run, words)
+    done = run(*words)
     assert done.exit_code == 2, done.output
     (line,) = done.output.splitlines()
     return line
@@ -48,8 +47,7 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     from mlflow import MlflowClient
 
     words = said_to_use(folder)
-    done = CliRunner().invoke(run, [*words, "--json", "--mlflow", mlflow_uri])
-    assert done.exit_code == 0, done.output
+    done = run.succeeds(*words, "--json", "--mlflow", mlflow_uri)
     report = json.loads(done.stdout)
     # 12 rounds of 1 + 3 s, all on the virtual clock.
     assert report["phases"][0]["seconds"] == pytest.approx(48)
@@ -61,10 +59,9 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     assert Path("tiny.keras").is_file()
     assert not Path("tiny-checkpoints").exists()
     assert done.stderr.splitlines()[0] == "this run has seed 0"
-    again = CliRunner().invoke(run, [*words, "--json", "-o", "again.keras", "--seed", "0"])
-    assert json.loads(again.stdout)["accuracy"] == report["accuracy"]
-    uses = CliRunner().invoke(search, ["uses", "list", "tiny", "--json"])
-    assert len(json.loads(uses.stdout)) == 2
+    again = run.answer(*words, "-o", "again.keras", "--seed", "0")
+    assert again["accuracy"] == report["accuracy"]
+    assert len(search.answer("uses", "list", "tiny")) == 2
     other = refused(*words[:1], "--trainer", "simulated")
     assert "with --trainer simulated --profile uniform in " in other
     assert "(there is one for 2 simulated" in other
@@ -75,33 +72,26 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
 
 def real_run(job: str, *options: str) -> tuple[dict[str, Any], str]:
     """The report of a run on threads, and what it told."""
-    done = CliRunner().invoke(run, [job, "--json", *options])
-    assert done.exit_code == 0, done.output
+    done = run.succeeds(job, "--json", *options)
     return json.loads(done.stdout), done.stderr
-
-
-def listed(*words: str) -> list[dict[str, Any]]:
-    rows = json.loads(CliRunner().invoke(search, [*words, "--json"]).stdout)
-    assert isinstance(rows, list)
-    return rows
 
 
 def test_real_runs_begin_from_the_policy_of_simulated_ones(folder: Path) -> None:
     """The first takes its switch and is guarded; all later ones go by real runs alone."""
     job = said_to_use(folder)[0]
-    (simulated,) = listed("policy", "list")
+    (simulated,) = search.answer("policy", "list")
     assert simulated["switch_percent"] == 50.0
     report, told = real_run(job)
     assert "begins from what simulated runs found (version 1 for 2 simulated workers)" in told
     assert report["guard"]["state"] == "quiet"
     assert [phase["protocol"] for phase in report["phases"]] == ["bsp", "asp"]
-    real = next(row for row in listed("policy", "list") if row["simulated_cluster"] is None)
+    real = next(row for row in search.answer("policy", "list") if row["simulated_cluster"] is None)
     assert (real["version"], real["switch_percent"]) == (1, 50.0)
     assert real["target_accuracy"] == simulated["target_accuracy"]
     assert "begun from version 1 for 2 simulated workers" in real["reason"]
     _, told = real_run(job)
     assert "simulated" not in told
-    assert len(listed("uses", "list", real["fingerprint"])) == 2
+    assert len(search.answer("uses", "list", real["fingerprint"])) == 2
     # A simulated run still goes by its own policy, and by no real one.
     where = ["--trainer", "simulated", "--profile", "my cluster.json"]
     assert real_run(job, *where)[0]["policy"]["fingerprint"] == simulated["fingerprint"]
@@ -119,5 +109,5 @@ def test_a_first_real_run_that_was_killed_goes_on_as_it_began(folder: Path) -> N
     report, told = real_run(job, "--resume", *stop)
     assert "begins from what simulated runs found" in told
     assert f"with seed {report['seed']}," in killed.stderr
-    (use,) = listed("uses", "list", report["policy"]["fingerprint"])
+    (use,) = search.answer("uses", "list", report["policy"]["fingerprint"])
     assert use["switch_percent"] == 50.0

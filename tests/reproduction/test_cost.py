@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from functools import cache
@@ -10,61 +9,35 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner, Result
 
-from reproduction.measures import (
-    deepest_switch_points,
-    ratio_of_means,
-    reference,
-    share,
-    summarize,
-)
+from reproduction.measures import deepest_switch_points, ratio_of_means, reference, share, summarize
 from reproduction.program import main
 from reproduction.published import TABLES
 from reproduction.replays import PlayedRecording, simulate
 from reproduction.simulator import SimulatedSearch
 from syncswitch.searcher.speed_up import Estimate
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing import import_runs, read_table
-from syncswitch.trainers.replay import RecordedRun, Recording
+from tests.reproduction.recordings import RUNS, STOP
 from tests.run_tables import lost, rows, write_table
-from tests.searcher.generated_trainer import identity
+from tests.searcher.command_line import Invoke, error_line
 
 SETUPS = {"IV": "resnet32-cifar10-8", "VI": "resnet32-cifar10-16"}
 # Published 1.67; its own neighbours say 3 x 0.534 = 1.60.
 MISPRINTED = ("VI", True, 0, 3)
 
-RUNS = PlayedRecording.of(
-    Recording(
-        identity(),
-        tuple(
-            RecordedRun(percent, accuracy + number / 100, seconds, name=f"{percent} {number}")
-            for percent, accuracy, seconds in ((100.0, 0.9, 100.0), (50.0, 0.9, 60.0), (25, 0.8, 4))
-            for number in range(3)
-        ),
-    ),
-    StopRule(precision=0.005),
-)
-
 Row = dict[str, Any]
 
 
-def invoke(url: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["cost", *arguments, "--storage", url])
-
-
-def ask(url: str, *arguments: str) -> Any:
-    done = invoke(url, *arguments, "--json")
-    assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
+def asked(url: str) -> Invoke:
+    return Invoke("cost", "--storage", url, program=main)
 
 
 @cache
 def table_of(url: str, table: str) -> list[Row]:
-    return ask(url, SETUPS[table], "--table", "--simulations", "200")
+    return asked(url).answer(SETUPS[table], "--table", "--simulations", "200")
 
 
 @pytest.mark.slow
@@ -109,17 +82,17 @@ def test_the_adaptive_strategy_is_right_at_a_fraction_of_the_cost(
 
 
 def test_one_row_is_what_the_table_says(paper_url: str) -> None:
-    rows = ask(paper_url, SETUPS["VI"], "--table", "--simulations", "50")
+    ask, few = asked(paper_url).answer, (SETUPS["VI"], "--simulations", "50")
+    rows = ask(*few, "--table")
     paper = ("--strategy", "paper", "--runs", "3")
     for arguments in ([], ["--recurring"], [*paper], [*paper, "--recurring"]):
-        assert ask(paper_url, SETUPS["VI"], "--simulations", "50", *arguments) in rows
+        assert ask(*few, *arguments) in rows
 
 
 def test_what_saves_costs_is_an_option(paper_url: str) -> None:
     def cost(*arguments: str) -> float:
-        row = ask(paper_url, SETUPS["VI"], "--simulations", "30", *arguments)
-        found: float = row["search_cost"]
-        return found
+        row = asked(paper_url).answer(SETUPS["VI"], "--simulations", "30", *arguments)
+        return float(row["search_cost"])
 
     paper = cost("--strategy", "paper")
     shared = cost("--strategy", "paper", "--share-prefix")
@@ -133,10 +106,10 @@ def test_the_measures_of_a_search_without_luck() -> None:
     strategy = PaperStrategy(settings=2, runs=3)
     summary = summarize(simulate(strategy, RUNS, 10), RUNS, reference(strategy, RUNS))
     assert summary.reference_percent == 50.0
-    assert summary.search_cost.value == pytest.approx(3 * (1 + 0.6 + 0.04))
-    assert summary.search_cost.low == summary.search_cost.high == pytest.approx(4.92)
-    assert summary.amortized_recurrences.value == pytest.approx(4.92 / 0.4)
-    assert summary.effective_training.value == pytest.approx(6 / 4.92)
+    assert summary.search_cost.value == pytest.approx(3 * (1 + 0.6 + 0.4))
+    assert summary.search_cost.low == summary.search_cost.high == pytest.approx(6)
+    assert summary.amortized_recurrences.value == pytest.approx(6 / 0.4)
+    assert summary.effective_training.value == pytest.approx(6 / 6)
     assert summary.success_percent.value == 100.0
     assert 69 < summary.success_percent.low < 75  # Wilson: 10 of 10
     assert (summary.mean_runs, summary.confidence) == (9.0, None)
@@ -160,8 +133,8 @@ def test_the_measures_of_searches_that_vary() -> None:
     assert (summary.mean_runs, summary.confidence) == (4.5, pytest.approx(0.85))
 
     # Runs that diverged keep nothing; it is not recorded how soon, so they may cost nothing.
-    diverged = ("50.0 0", "100.0 1")
-    runs = [replace(run, diverged=run.name in diverged) for run in RUNS.recording.runs]
+    # The second at 100 %, and the first at 50 %.
+    runs = [replace(run, diverged=run.name in ("1", "3")) for run in RUNS.recording.runs]
     recording = replace(RUNS, recording=replace(RUNS.recording, runs=tuple(runs)))
     free = [SimulatedSearch(50.0, 0.0, 1)]
     summary = summarize(free, recording, reference(PaperStrategy(2), recording))
@@ -183,7 +156,7 @@ def test_the_deepest_search_stops_at_the_first_switch_point_that_nobody_recorded
     assert deepest_switch_points(0.01, RUNS) == 2
     whole = tuple(run for run in RUNS.recording.runs if run.candidate_percent == 100)
     baseline = replace(RUNS.recording, runs=whole)
-    assert deepest_switch_points(0.01, PlayedRecording.of(baseline, StopRule(0.005))) == 0
+    assert deepest_switch_points(0.01, PlayedRecording.of(baseline, STOP)) == 0
 
 
 @pytest.mark.parametrize(
@@ -203,10 +176,9 @@ def test_the_deepest_search_stops_at_the_first_switch_point_that_nobody_recorded
 def test_what_cannot_be_replayed_is_one_line(
     paper_url: str, arguments: list[str], words: str
 ) -> None:
-    done = invoke(paper_url, *arguments)
+    done = asked(paper_url)(*arguments)
     assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert words in line
+    assert words in error_line(done)
 
 
 def test_wilsons_interval_of_a_share() -> None:
@@ -273,14 +245,15 @@ def recorded_url(folder: Path, *runs: Logged) -> str:
 def test_people_are_told_what_the_recorded_runs_allow(
     folder: Path, runs: list[Logged], arguments: list[str], status: int, words: str
 ) -> None:
-    done = invoke(recorded_url(folder, *runs), "job", "--simulations", "10", *arguments)
+    done = asked(recorded_url(folder, *runs))("job", "--simulations", "10", *arguments)
     assert done.exit_code == status
     assert words in (done.stderr if status else done.stdout)
 
 
 def test_a_search_that_saves_nothing_is_never_paid_back(folder: Path) -> None:
     url = recorded_url(folder, WHOLE, HALF)
-    answer = ask(url, "job", "--strategy", "paper", "--runs", "1", "--simulations", "10")
+    once = ("--strategy", "paper", "--runs", "1", "--simulations", "10")
+    answer = asked(url).answer("job", *once)
     assert answer["search_cost"] == pytest.approx(2.0)
     assert answer["amortized_recurrences"] is None
     assert answer["amortized_recurrences_interval"] == [None, None]

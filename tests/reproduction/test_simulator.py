@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.problems import generated_problem
-from reproduction.simulator import (
-    PlayedRun,
-    SimulatedSearch,
-    played_run,
-    search_with,
-)
+from reproduction.simulator import PlayedRun, SimulatedSearch, played_run, search_with
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-from click.testing import Result
+from click import Command
+from click.testing import CliRunner, Result
 
-Invoke = Callable[..., Result]
+from syncswitch.cli.search.main import main
+
+
+class Invoke:
+    """Runs a program in this process.
+
+    Args:
+        begin: The words with which all its commands begin.
+        program: `syncswitch-search`, or the other one.
+        environment: Variables that are set meanwhile.
+    """
+
+    def __init__(self, *begin: str, program: Command = main, **environment: str) -> None:
+        self._begin, self._program = begin, program
+        self._runner = CliRunner(env=environment)
+
+    def __call__(self, *words: str) -> Result:
+        name = "syncswitch-search" if self._program is main else "syncswitch-run"
+        return self._runner.invoke(self._program, [*self._begin, *words], prog_name=name)
+
+    def succeeds(self, *words: str) -> Result:
+        """Of a command that has to."""
+        result = self(*words)
+        assert result.exit_code == 0, result.stderr
+        return result
+
+    def answer(self, *words: str) -> Any:
+        """What such a command says to a script."""
+        return json.loads(self.succeeds(*words, "--json").stdout)
+
 
 QUICK = ["--strategy", "paper", "--settings", "3", "--runs", "2"]
 OTHER = ["--strategy", "paper", "--settings", "2", "--runs", "1"]
@@ -39,8 +70,7 @@ def copy_database(written: Path, copy: Path) -> None:
 def export(invoke: Invoke, path: Path, *arguments: str, version: str = "current") -> Path:
     """Exports a policy of the generated workload into a file."""
     policy = f"generated@{version}"
-    result = invoke("policy", "export", policy, "-o", str(path), *arguments)
-    assert result.exit_code == 0, result.stderr
+    invoke.succeeds("policy", "export", policy, "-o", str(path), *arguments)
     return path
 
 

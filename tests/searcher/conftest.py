@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from command_line import OTHER, QUICK, Invoke, copy_database, database_file
 from search_program import generated_job
 
-from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.search.optuna_storage import open_storage
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
@@ -51,11 +49,7 @@ def invoke(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     monkeypatch.setenv("SYNCSWITCH_CHECKPOINTS", str(tmp_path / "checkpoints"))
     monkeypatch.setattr(LocalTrainer, "job", generated_job)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, url)
-
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, list(arguments), prog_name="syncswitch-search")
-
-    return call
+    return Invoke()
 
 
 SEARCHES = {
@@ -83,7 +77,7 @@ def _search(options_of_each: list[list[str]], folder: Path) -> None:
             command = ["run", "generated", *options, "--storage", f"sqlite:///{path}"]
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(LocalTrainer, "job", generated_job)
-                assert CliRunner().invoke(main, command).exit_code == 0
+                Invoke().succeeds(*command)
         copy_database(path, folder / "search.db")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import numpy as np
 from syncswitch.trainers import Data, Workload
 
 
-def model() -> Any:
+def model(**options: Any) -> Any:
     import keras
 
-    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, **options)])
 
 
 def data() -> Data:
@@ -39,14 +40,10 @@ def job(metric: str, **fields: Any) -> Workload:
     )
 
 
-def of_zeros() -> Any:
-    import keras
-
-    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, kernel_initializer="zeros")])
-
-
 mae = job("mae", metric_unit="km")
-constant = replace(mae, name="constant", learning_rate=1e-30, model=of_zeros)
+constant = replace(
+    mae, name="constant", learning_rate=1e-30, model=partial(model, kernel_initializer="zeros")
+)
 loss = job("loss")
 
 
@@ -58,12 +55,6 @@ def above() -> Data:
         train_labels=(found.train_labels > 7).astype(np.int32),
         test_labels=(found.test_labels > 7).astype(np.int32),
     )
-
-
-def classifier() -> Any:
-    import keras
-
-    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
 
 
 def perplexity() -> Any:
@@ -80,7 +71,7 @@ def perplexity() -> Any:
 mse = job("mse", further_metrics=("mae", "RootMeanSquaredError"))
 auc = replace(
     job("AUC"),
-    model=classifier,
+    model=partial(model, activation="sigmoid"),
     data=above,
     loss="binary_crossentropy",
     further_metrics=("loss", "accuracy", perplexity),

@@ -7,9 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from syncswitch.cli.search.main import main
 from syncswitch.searcher.api import search
 from syncswitch.searcher.report import load_report
 from syncswitch.searcher.search.policy_words import policy_text
@@ -21,6 +19,7 @@ from syncswitch.storage.frames import evaluations, trials
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
 from tests.searcher import regression_jobs
+from tests.searcher.command_line import Invoke
 
 JOB = f"{regression_jobs.__file__}:mae"
 NEEDED = ["--trainer", "simulated", "--workers", "2"]
@@ -59,6 +58,7 @@ def test_a_job_with_less_of_its_metric_better_is_searched_to_its_policy(
 
 def assert_shown_as_it_is(url: str, name: str, metric: Metric, mean: str) -> None:
     """No command shows its negative, and each says its name."""
+    invoke = Invoke(SYNCSWITCH_STORAGE=url, COLUMNS="200")
     for command in (
         ["trials"],
         ["switch-points"],
@@ -66,18 +66,14 @@ def assert_shown_as_it_is(url: str, name: str, metric: Metric, mean: str) -> Non
         ["policy", "list"],
         ["policy", "show", name, "--why"],
     ):
-        environment = {"SYNCSWITCH_STORAGE": url, "COLUMNS": "200"}
-        done = CliRunner().invoke(main, command, env=environment)
-        assert done.exit_code == 0, done.output
+        done = invoke.succeeds(*command)
         assert metric.name in done.output
         # Of a loss nobody knows that it cannot be below 0, so a run may be expected there.
         lines = [one for one in done.output.splitlines() if " ends between " not in one]
         assert re.search(r"(?<![\w.])-\d", "\n".join(lines)) is None, done.output
         assert command == ["trials"] or mean.removesuffix(" km") in done.output
         if "show" not in command:
-            rows = json.loads(
-                CliRunner().invoke(main, [*command, "--json"], env=environment).stdout
-            )
+            rows = invoke.answer(*command)
             assert {(row["metric"], row["metric_goal"]) for row in rows} == {(metric.name, "min")}
 
 
@@ -123,20 +119,16 @@ def test_metrics_of_any_direction_and_range_decide(
 
 
 def test_a_sweep_has_threshold_and_target_in_the_unit_of_the_metric(tmp_path: Path) -> None:
-    environment = {"SYNCSWITCH_STORAGE": f"sqlite:///{tmp_path / 'sweep.db'}"}
+    url = f"sqlite:///{tmp_path / 'sweep.db'}"
     sweep = ["sweep", JOB, *NEEDED, "--at", "50,0", "--runs", "1"]
-
-    def invoke(*options: str) -> Result:
-        return CliRunner().invoke(main, [*sweep, *options], env=environment)
-
+    invoke = Invoke(*sweep, SYNCSWITCH_STORAGE=url)
     assert "--runs is 1: without a --threshold for MeanAbsoluteError" in invoke().stderr
     impossible = invoke("--threshold", "2", "--target-accuracy", "-1")
     assert "-1: give a value that MeanAbsoluteError can have, 0 or more" in impossible.stderr
-    done = invoke("--threshold", "2", "--target-accuracy", "1.5")
-    assert done.exit_code == 0, done.stderr
-    *_, said = done.stdout.splitlines()
+    given = ("--threshold", "2", "--target-accuracy", "1.5")
+    *_, said = invoke.succeeds(*given).stdout.splitlines()
     assert said.endswith(": 1.5000 km (as given); kept runs are at most 2 km worse.")
-    rows = json.loads(invoke("--threshold", "2", "--target-accuracy", "1.5", "--json").stdout)
+    rows = invoke.answer(*given)
     assert [row["target_value"] for row in rows] == [1.5, 1.5]
     assert [row["kept_runs"] for row in rows] == [1, 1]
     assert all(row["mean_value"] == -row["mean_accuracy"] > 0 for row in rows)
@@ -146,10 +138,7 @@ def test_how_much_worse_an_error_may_be_is_measured_where_nobody_says_it(tmp_pat
     """The same after an interruption, by several commands, and in all that they show."""
     urls = [f"sqlite:///{tmp_path / name}.db" for name in ("whole", "parts")]
 
-    def invoke(url: str, *words: str) -> Result:
-        done = CliRunner().invoke(main, words, env={"SYNCSWITCH_STORAGE": url, "COLUMNS": "200"})
-        assert done.exit_code == 0, done.stderr
-        return done
+    here, there = (Invoke(SYNCSWITCH_STORAGE=url, COLUMNS="200") for url in urls)
 
     class Impatient(Reporter):
         """Presses Ctrl-C in the third run."""
@@ -160,10 +149,10 @@ def test_how_much_worse_an_error_may_be_is_measured_where_nobody_says_it(tmp_pat
 
     with pytest.raises(KeyboardInterrupt):
         search(JOB, trainer="simulated", workers=2, storage=urls[1], reporter=Impatient())
-    (begun,) = json.loads(invoke(urls[1], "status", "--once", "--json").stdout)
+    (begun,) = there.answer("status", "--once")
     assert begun["threshold"] == 0
-    assert "threshold not measured yet" in invoke(urls[1], "status", "--once").stdout
-    found = [json.loads(invoke(url, "run", JOB, *NEEDED, "--json").stdout) for url in urls]
+    assert "threshold not measured yet" in there("status", "--once").stdout
+    found = [invoke.answer("run", JOB, *NEEDED) for invoke in (here, there)]
     whole, parts = (one["policy"] for one in found)
     threshold = whole["threshold"]
     evidence = [
@@ -173,16 +162,16 @@ def test_how_much_worse_an_error_may_be_is_measured_where_nobody_says_it(tmp_pat
     assert (parts["threshold"], parts["switch_percent"]) == (threshold, whole["switch_percent"])
     assert found[0]["search"]["threshold_is_measured"]
     said = f"up to {threshold:g} km worse is accepted"
-    assert said in invoke(urls[0], "run", JOB, *NEEDED).stdout
+    assert said in here("run", JOB, *NEEDED).stdout
     name = regression_jobs.mae.name
-    assert said in invoke(urls[0], "policy", "show", name, "--why").stdout
-    why = json.loads(invoke(urls[0], "policy", "show", name, "--why", "--json").stdout)
-    (status,) = json.loads(invoke(urls[0], "status", "--once", "--json").stdout)
+    assert said in here("policy", "show", name, "--why").stdout
+    why = here.answer("policy", "show", name, "--why")
+    (status,) = here.answer("status", "--once")
     assert threshold == status["threshold"] == why["why"]["threshold"]
     data = load_report(urls[0], name)
     assert data.acceptance.threshold == threshold
-    swept = invoke(urls[0], "sweep", JOB, *NEEDED, "--at", "50", "--runs", "3", "--json")
-    assert {row["threshold"] for row in json.loads(swept.stdout)} == {threshold}
+    swept = here.answer("sweep", JOB, *NEEDED, "--at", "50", "--runs", "3")
+    assert {row["threshold"] for row in swept} == {threshold}
     given = search(JOB, trainer="simulated", workers=2, storage=urls[0], threshold=1.5)
     assert given.threshold == 1.5
 

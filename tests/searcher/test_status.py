@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import socket
 import sqlite3
@@ -168,7 +167,7 @@ def test_a_run_that_somebody_stopped_is_no_failure(url: str, invoke: Invoke) -> 
     trainer = GeneratedTrainer(error=KeyboardInterrupt())
     with open_database(url, create=True) as database, pytest.raises(KeyboardInterrupt):
         Search(database, JOB, SearchPlan(RULE), lambda: trainer).run()
-    (search,) = json.loads(invoke("status", "--json").stdout)
+    (search,) = invoke.answer("status")
     assert (search["interrupted_runs"], search["failed_runs"]) == (1, 0)
     assert search["last_failure"] is None
     assert ": 0 runs, 1 interrupted" in invoke("status").stdout
@@ -177,9 +176,9 @@ def test_a_run_that_somebody_stopped_is_no_failure(url: str, invoke: Invoke) -> 
 
 @pytest.mark.usefixtures("two_clusters")
 def test_only_searches_on_a_cluster_of_this_size(invoke: Invoke) -> None:
-    both = json.loads(invoke("status", "--json").stdout)
+    both = invoke.answer("status")
     assert [search["workers"] for search in both] == [4, 8]
-    assert json.loads(invoke("status", "--workers", "8", "--json").stdout) == both[1:]
+    assert invoke.answer("status", "--workers", "8") == both[1:]
     assert (
         "no search on 3 workers of generated"
         in invoke("status", "generated", "--workers", "3").stdout
@@ -195,10 +194,10 @@ def test_json_has_the_same_keys_for_every_search_and_nothing_is_written(
         with contextlib.closing(sqlite3.connect(database_file(url))) as database:
             return list(database.iterdump())
 
-    assert invoke("run", "generated", *LEAST).exit_code == 0
+    invoke.succeeds("run", "generated", *LEAST)
     begin(url)
     before = content()
-    done, running = json.loads(invoke("status", "--json").stdout)
+    done, running = invoke.answer("status")
     assert content() == before
     assert (done["state"], running["state"]) == ("done", "running")
     assert done.keys() == running.keys()
@@ -222,7 +221,7 @@ def test_a_database_that_vanishes_is_noticed(url: str) -> None:
 
 @pytest.mark.usefixtures("our_tables")
 def test_a_done_search_is_read_until_its_last_run_has_ended(url: str, invoke: Invoke) -> None:
-    assert invoke("run", "generated", *LEAST).exit_code == 0
+    invoke.succeeds("run", "generated", *LEAST)
     with open_database(url, create=False) as database:
         store = TrialStore(database)
         (search,) = store.searches()

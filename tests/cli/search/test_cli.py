@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 from command_line import LEAST, OTHER, QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
-from search_program import generated_job
 
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.run.main import main as run_main
@@ -66,8 +65,7 @@ def test_diverged_switch_points_and_no_switch_at_all(
 
 def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invoke) -> None:
     chosen = ["--online", "greedy", "--switch", "restart"]
-    result = invoke("run", "digits", *LEAST, *chosen)
-    assert result.exit_code == 0, result.stderr
+    result = invoke.succeeds("run", "digits", *LEAST, *chosen)
     assert result.stdout.rstrip().endswith("syncswitch-run digits --online greedy --switch restart")
     # It is another search than the one without.
     said = invoke("run", "digits", *LEAST, "--baseline-runs", "2").stderr
@@ -85,8 +83,7 @@ def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
 
 
 def test_run_prints_the_table_and_the_policy_in_words_and_json(invoke: Invoke) -> None:
-    result = invoke("run", "digits", *QUICK)
-    assert result.exit_code == 0, result.stderr
+    result = invoke.succeeds("run", "digits", *QUICK)
     for words in (
         "Train generated with BSP for the first 12.5 % of its 3,000 worker-steps, then",
         "That is 2.1 times as fast as BSP alone. It reached an accuracy of 0.9",
@@ -129,10 +126,10 @@ def test_every_strategy_finds_its_answer_and_says_how_sure_it_is(
 ) -> None:
     command = ("run", "digits", "--settings", "4", *arguments)
     assert words in " ".join(invoke(*command).stdout.split())
-    policy = json.loads(invoke(*command, "--json").stdout)["policy"]
+    policy = invoke.answer(*command)["policy"]
     assert (policy["switch_percent"], policy["strategy"]) == (percent, strategy)
     assert policy["guarded"] == is_guarded
-    (search,) = json.loads(invoke("status", "--json").stdout)
+    (search,) = invoke.answer("status")
     assert (search["strategy"], search["most_runs"] is None) == (strategy, strategy != "paper")
 
 
@@ -185,7 +182,7 @@ def test_the_first_run_is_made_by_the_trainer_that_was_opened_first(
 
     monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer, "digits"))
     for _ in range(2):  # the second one is finished, and needs no trainer
-        assert invoke("run", "digits", *OTHER).exit_code == 0
+        invoke.succeeds("run", "digits", *OTHER)
         assert [(len(trainer.runs), trainer.closed) for trainer in opened] == [(3, 1)]
 
 
@@ -202,7 +199,7 @@ def test_a_cluster_that_is_lost_at_its_start_is_tried_again(
 
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer, "digits"))
-    assert invoke("run", "digits", *LEAST).exit_code == 0
+    invoke.succeeds("run", "digits", *LEAST)
 
 
 def test_a_trainer_that_was_opened_for_nothing_is_closed(
@@ -226,7 +223,7 @@ def idle() -> Trainer:
 def test_status_and_trials(invoke: Invoke) -> None:
     assert "no database" in error_line(invoke("status"))
     invoke("run", "generated", *LEAST)
-    (search,) = json.loads(invoke("status", "--json").stdout)
+    (search,) = invoke.answer("status")
     assert (search["state"], search["finished_runs"], search["most_runs"]) == ("done", 2, 2)
     assert "done" in invoke("status", "generated").stdout
     assert "no search of other" in invoke("status", "other").stdout
@@ -234,8 +231,7 @@ def test_status_and_trials(invoke: Invoke) -> None:
 
 def test_help_of_every_command(invoke: Invoke) -> None:
     def walk(command: Any, path: list[str]) -> None:
-        result = invoke(*path, "--help")
-        assert result.exit_code == 0
+        result = invoke.succeeds(*path, "--help")
         if not isinstance(command, click.Group):
             assert "--debug" in result.stdout
             return
@@ -274,8 +270,7 @@ def test_help_in_panels_fits_a_screen_and_names_every_option(command: str) -> No
 
 def test_one_policy_and_why_the_others_were_dropped(invoke: Invoke) -> None:
     words = ["generated", "--protocols", "bsp,asp", "--protocols", "bsp,ssp:3", *OTHER]
-    done = invoke("run", *words)
-    assert done.exit_code == 0, done.stderr
+    done = invoke.succeeds("run", *words)
     assert [line for line in done.stderr.splitlines() if line.endswith(":")] == [
         "bsp,asp:",
         "bsp,ssp:3:",
@@ -292,21 +287,18 @@ def test_one_policy_and_why_the_others_were_dropped(invoke: Invoke) -> None:
         " switch at 25 % at best, and bsp,asp 55.0 s with a switch at 25 %.\n"
         "All pairs together cost 3.0 BSP trainings.\n"
     ) in done.stdout
-    policies = json.loads(invoke("policy", "list", "--json").stdout)
+    policies = invoke.answer("policy", "list")
     assert [(one["second_protocol"], one["version"]) for one in policies] == [("asp", 1)]
 
-    again = invoke("run", *words, "--json")
-    found = json.loads(again.stdout)["pairs"]
+    found = invoke.answer("run", *words)["pairs"]
     assert [one["protocols"] for one in found] == [["bsp", "asp"], ["bsp", "ssp:3"]]
     assert found[0]["dropped"] is None
     assert found[1]["dropped"].startswith("given up after 2 runs: ")
 
 
 def test_no_command_shows_the_password_of_its_database(
-    postgresql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, postgresql_url: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("SYNCSWITCH_CHECKPOINTS", str(tmp_path / "checkpoints"))
-    monkeypatch.setattr(LocalTrainer, "job", generated_job)
     mark = "&" if "?" in postgresql_url else "?"
     url = f"{postgresql_url}{mark}password=hunter2&sslpassword=hunter2"
     page = tmp_path / "report.html"
@@ -323,7 +315,7 @@ def test_no_command_shows_the_password_of_its_database(
         ["db", "upgrade"],
         ["run", "generated", "--trainer", "replay", "--recordings", url],
     ):
-        done = CliRunner().invoke(main, [*words, "--storage", url], prog_name="syncswitch-search")
+        done = invoke(*words, "--storage", url)
         shown += done.stdout + done.stderr
     assert "password=***" in shown
     assert "hunter2" not in shown
@@ -332,14 +324,12 @@ def test_no_command_shows_the_password_of_its_database(
 
 def test_what_init_writes_trains(invoke: Invoke, tmp_path: Path) -> None:
     file = tmp_path / "my_job.py"
-    result = invoke("init", str(file))
-    assert result.exit_code == 0, result.stderr
+    result = invoke.succeeds("init", str(file))
     assert f"  syncswitch-search run {file}:workload " in result.stdout
     assert "syncswitch-run my_job.py:workload" in file.read_text()
     workload = load_workload(f"{file}:workload")
     assert (workload.name, workload.data_set) == ("my-job", "my-job-1")
     simulated = ["--trainer", "simulated", "--profile", "sync-switch-resnet32", "--workers", "2"]
-    swept = invoke("sweep", f"{file}:workload", "--at", "100", "--runs", "1", *simulated, "--json")
-    assert swept.exit_code == 0, swept.stderr
-    assert json.loads(swept.stdout)[0]["mean_accuracy"] > 0.9
+    (swept,) = invoke.answer("sweep", f"{file}:workload", "--at", "100", "--runs", "1", *simulated)
+    assert swept["mean_accuracy"] > 0.9
     assert "already exists" in error_line(invoke("init", str(file)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Invoke, error_line
@@ -16,10 +17,8 @@ ANSWERS = [100.0, 50.0, 25.0, 12.5]
 TIMES = ["--first-seconds", "100", "--second-seconds", "40"]
 
 
-def forecast(invoke: Invoke, *arguments: str) -> list[dict[str, float]]:
-    done = invoke("run", "any", "--settings", "3", "--dry-run", "--json", *arguments)
-    assert done.exit_code == 0, done.stderr
-    answers: list[dict[str, float]] = json.loads(done.stdout)
+def forecast(invoke: Invoke, *arguments: str) -> Any:
+    answers = invoke.answer("run", "any", "--settings", "3", "--dry-run", *arguments)
     assert [answer["switch_percent"] for answer in answers] == ANSWERS
     return answers
 
@@ -33,7 +32,7 @@ def test_from_given_times_and_without_a_database(invoke: Invoke, folder: Path) -
 
 
 def test_recorded_runs_say_what_given_times_would(invoke: Invoke) -> None:
-    assert invoke("run", "any", "--settings", "3", "--runs", "1", *PAPER).exit_code == 0
+    invoke.succeeds("run", "any", "--settings", "3", "--runs", "1", *PAPER)
     assert (BSP_SECONDS, ASP_SECONDS) == (100.0, 40.0)
     for known, given in zip(forecast(invoke), forecast(invoke, *TIMES), strict=True):
         assert known == pytest.approx(given)
@@ -51,8 +50,7 @@ def test_the_table_says_when_it_is_paid_back_and_what_it_assumes(
 ) -> None:
     (folder / "train.py").touch()
     job = ["--trainer", "command", "--command", "python train.py", "--total-steps", "20"]
-    done = invoke("run", "short", *job, "--dry-run", "--strategy", strategy, *TIMES)
-    assert done.exit_code == 0
+    done = invoke.succeeds("run", "short", *job, "--dry-run", "--strategy", strategy, *TIMES)
     assert "3.125 and 6.25 % of this job's 20 worker-steps are one switch, after 1" in done.stderr
     assert "never" in done.stdout
     assert caveat in " ".join(done.stdout.split())
@@ -61,7 +59,7 @@ def test_the_table_says_when_it_is_paid_back_and_what_it_assumes(
 
 def test_the_profiles_are_listed_with_what_they_are(invoke: Invoke) -> None:
     text = invoke("profile", "list").stdout
-    found = json.loads(invoke("profile", "list", "--json").stdout)
+    found = invoke.answer("profile", "list")
     assert list(found) == profile_names()
     for name, description in found.items():
         assert f"{name}: {description}" in text
@@ -72,7 +70,7 @@ def test_the_profiles_are_listed_with_what_they_are(invoke: Invoke) -> None:
 def test_times_of_protocols_and_of_switch_points(invoke: Invoke) -> None:
     short = ("--worker-steps", "800", "--seeds", "1")
     words = ("profile", "times", "heterogeneous", "--protocols", "bsp,ssp:3,asp", *short)
-    alone = json.loads(invoke(*words, "--json").stdout)
+    alone = invoke.answer(*words)
     assert [row["run"] for row in alone] == ["bsp", "ssp:3", "asp"]
     speeds = [row["times_as_fast"] for row in alone]
     assert speeds == sorted(speeds)
@@ -86,8 +84,7 @@ def test_a_profile_is_calibrated_from_recorded_runs(
 ) -> None:
     invoke("import", str(published / "runs.csv"))
     path = tmp_path / "cluster.json"
-    done = invoke("profile", "calibrate", "resnet32-cifar10-8", "-o", str(path))
-    assert done.exit_code == 0, done.stderr
+    done = invoke.succeeds("profile", "calibrate", "resnet32-cifar10-8", "-o", str(path))
     assert "1.325 s for a BSP round" in done.stdout
     assert load_profile(str(path)).barrier_seconds == pytest.approx(1.0947, rel=1e-3)
     printed = json.loads(invoke("profile", "calibrate", "resnet32-cifar10-8").stdout)

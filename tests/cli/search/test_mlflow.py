@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import sys
@@ -100,16 +99,14 @@ def test_what_is_trained_is_on_mlflow_as_in_the_database(
     invoke: Invoke, url: str, mlflow_uri: str
 ) -> None:
     plain = invoke("run", "digits", *OTHER, "--storage", url + ".plain")
-    result = invoke("run", "digits", *OTHER, "--mlflow", mlflow_uri)
-    assert result.exit_code == 0, result.stderr
+    result = invoke.succeeds("run", "digits", *OTHER, "--mlflow", mlflow_uri)
     assert (result.stdout, result.stderr) == (without_storage(plain.stdout), plain.stderr)
     check_same(mlflow_uri, url)
     (search,) = (run for key, run in runs_on(mlflow_uri).items() if key.startswith("search"))
     assert (search.info.status, search.data.params["strategy"]) == ("FINISHED", "paper")
     assert search.data.metrics["policy/switch_percent"] == 25
     points = ["--at", "100,25", "--runs", "1", "--workers", "4,8"]
-    swept = invoke("sweep", "digits", *points, "--mlflow", mlflow_uri)
-    assert swept.exit_code == 0, swept.stderr
+    invoke.succeeds("sweep", "digits", *points, "--mlflow", mlflow_uri)
     check_same(mlflow_uri, url)
 
 
@@ -117,11 +114,10 @@ def test_what_is_trained_is_on_mlflow_as_in_the_database(
 def test_earlier_searches_are_exported_once_and_what_was_half_copied_is_put_right(
     invoke: Invoke, url: str, mlflow_uri: str
 ) -> None:
-    first = invoke("export", "--mlflow", mlflow_uri, "--json")
-    assert [one["runs"] for one in json.loads(first.stdout)] == [13]
+    assert [one["runs"] for one in invoke.answer("export", "--mlflow", mlflow_uri)] == [13]
     client = client_of(mlflow_uri)
     runs = runs_on(mlflow_uri)
-    assert invoke("export", "generated", "--mlflow", mlflow_uri).exit_code == 0
+    invoke.succeeds("export", "generated", "--mlflow", mlflow_uri)
     again = {key: run.to_dictionary() for key, run in runs_on(mlflow_uri).items()}
     assert again == {key: run.to_dictionary() for key, run in runs.items()}
     lost, half, doubled = [run for key, run in runs.items() if key.startswith("trial")][:3]
@@ -129,8 +125,8 @@ def test_earlier_searches_are_exported_once_and_what_was_half_copied_is_put_righ
     client.update_run(half.info.run_id, status="RUNNING")
     start, tags = doubled.info.start_time, doubled.data.tags
     client.create_run(doubled.info.experiment_id, start_time=start, tags=tags)
-    assert invoke("policy", "rollback", "generated").exit_code == 0
-    assert invoke("export", "--mlflow", mlflow_uri).exit_code == 0
+    invoke.succeeds("policy", "rollback", "generated")
+    invoke.succeeds("export", "--mlflow", mlflow_uri)
     check_same(mlflow_uri, url)
 
 
@@ -138,15 +134,14 @@ def test_a_server_that_is_away_costs_one_line(
     invoke: Invoke, url: str, mlflow_uri: str, away: str
 ) -> None:
     plain = invoke("run", "digits", *LEAST, "--storage", url + ".plain")
-    result = invoke("run", "digits", *LEAST, "--mlflow", away)
-    assert result.exit_code == 0
+    result = invoke.succeeds("run", "digits", *LEAST, "--mlflow", away)
     assert result.stdout == without_storage(plain.stdout)
     (line,) = set(result.stderr.splitlines()) - set(plain.stderr.splitlines())
     assert line == (
         f"MLflow at {away} does not answer; copy the runs later, with: syncswitch-search"
         f" export generated --mlflow {away}"
     )
-    assert invoke("export", "generated", "--mlflow", mlflow_uri).exit_code == 0
+    invoke.succeeds("export", "generated", "--mlflow", mlflow_uri)
     check_same(mlflow_uri, url)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -11,10 +10,9 @@ from command_line import QUICK, Invoke, database_file, error_line
 
 
 def test_each_run_of_a_search_has_a_folder(invoke: Invoke, tmp_path: Path) -> None:
-    result = invoke("run", "digits", *QUICK, "--tensorboard", str(tmp_path / "logs"), "--json")
-    assert result.exit_code == 0, result.stderr
+    found = invoke.answer("run", "digits", *QUICK, "--tensorboard", str(tmp_path / "logs"))
     (group,) = (tmp_path / "logs").iterdir()
-    assert group.name == json.loads(result.stdout)["policy"]["study"]
+    assert group.name == found["policy"]["study"]
     assert sorted(path.parent.name for path in group.glob("*/events.out.tfevents.*")) == [
         f"switch-{percent}-run-{run}" for percent in (100, 12.5, 25, 50) for run in (1, 2)
     ]
@@ -55,5 +53,5 @@ def test_a_file_is_overwritten_only_by_the_command_that_wrote_it(
     assert database.read_bytes() == before
     assert script.read_text() == "import os\n"
     for _ in range(2):
-        assert invoke(*COMMANDS[command], "-o", str(own)).exit_code == 0
+        invoke.succeeds(*COMMANDS[command], "-o", str(own))
         assert own.stat().st_size > 0

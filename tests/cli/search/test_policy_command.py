@@ -44,20 +44,18 @@ def test_lookup_without_a_database_or_a_policy(invoke: Invoke, url: str) -> None
 
 def test_lookup_by_name_reference_and_fingerprint(invoke: Invoke, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    run = json.loads(invoke("run", f"{file}:job", *QUICK, "--json").stdout)
+    run = invoke.answer("run", f"{file}:job", *QUICK)
     fingerprint = run["policy"]["fingerprint"]
     # The file does not exist: a lookup never opens it.
     for reference in ("generated", f"{file}:job", "mine.py:job", fingerprint, fingerprint[:8]):
-        result = invoke("policy", "lookup", reference, "--json")
-        assert result.exit_code == 0, result.stderr
-        assert json.loads(result.stdout) == run["policy"]
-        assert json.loads(result.stdout)["switch_percent"] == 12.5
+        assert invoke.answer("policy", "lookup", reference) == run["policy"]
+    assert run["policy"]["switch_percent"] == 12.5
     assert "Train generated with BSP" in invoke("policy", "lookup", "generated").stdout
 
 
 @pytest.mark.usefixtures("two_clusters")
 def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> None:
-    listed = json.loads(invoke("policy", "list", "--json").stdout)
+    listed = invoke.answer("policy", "list")
     path = tmp_path / "policy.json"
     for command in (["alias", "generated", "x", "1"], ["export", "generated", "-o", str(path)]):
         line = error_line(invoke("policy", *command))
@@ -66,9 +64,9 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
         assert all(policy["fingerprint"][:12] in line for policy in listed)
         assert "choose with --workers, --protocols, --cluster or the fingerprint" in line
     assert not path.exists()
-    assert json.loads(invoke("policy", "list", "--json").stdout) == listed
-    assert invoke("policy", "alias", "generated", "pinned", "1", "--workers", "4").exit_code == 0
-    assert invoke("policy", "export", listed[0]["fingerprint"], "-o", str(path)).exit_code == 0
+    assert invoke.answer("policy", "list") == listed
+    invoke.succeeds("policy", "alias", "generated", "pinned", "1", "--workers", "4")
+    invoke.succeeds("policy", "export", listed[0]["fingerprint"], "-o", str(path))
     assert read_policy_file(path).policy.workers == listed[0]["workers"]
     # What is only shown may be guessed, and that is said.
     for command in (["lookup"], ["show"]):
@@ -81,8 +79,8 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("one_version")
 def test_show_says_which_runs_are_in_the_database(invoke: Invoke, tmp_path: Path, url: str) -> None:
-    content = json.loads(invoke("policy", "show", "generated", "--json").stdout)
-    listed = json.loads(invoke("trials", "generated", "--json").stdout)
+    content = invoke.answer("policy", "show", "generated")
+    listed = invoke.answer("trials", "generated")
     trials = {trial["trial_number"]: trial for trial in listed}
     assert len(content["evidence"]) == 8
     for run in content["evidence"]:
@@ -94,7 +92,7 @@ def test_show_says_which_runs_are_in_the_database(invoke: Invoke, tmp_path: Path
     file = export(invoke, tmp_path / "policy.json")
     storage = ["--storage", elsewhere(tmp_path)]
     invoke("policy", "import", str(file), *storage)
-    content = json.loads(invoke("policy", "show", "generated", "--json", *storage).stdout)
+    content = invoke.answer("policy", "show", "generated", *storage)
     assert {run["trial_id"] for run in content["evidence"]} == {None}
     text = invoke("policy", "show", "generated", *storage).stdout
     assert text.endswith("0 of 8 runs are in this database.\n")
@@ -123,13 +121,13 @@ def test_show_says_why(invoke: Invoke, tmp_path: Path) -> None:
     text = invoke("policy", "show", "generated", "--why", *storage).stdout
     asked = "How likely a switch there keeps the accuracy often enough, as believed after each run."
     assert asked in text.splitlines()
-    content = json.loads(invoke("policy", "show", "generated", "--why", "--json", *storage).stdout)
+    content = invoke.answer("policy", "show", "generated", "--why", *storage)
     runs = content["why"]["runs"]
     assert [run["trial_number"] for run in runs] == list(range(8))
     last = {one["switch_percent"]: one for one in runs[-1]["beliefs"]}
     shown = next(line for line in text.splitlines() if line.startswith("8  "))
     assert f"{100 * last[25.0]['good_probability']:.0f} %" in shown
-    assert "why" not in json.loads(invoke("policy", "show", "generated", "--json").stdout)
+    assert "why" not in invoke.answer("policy", "show", "generated")
 
 
 def test_show_says_how_sure_a_policy_is(invoke: Invoke, tmp_path: Path) -> None:

@@ -25,25 +25,25 @@ def test_a_version_is_no_file_of_this_name(
 
 @pytest.mark.usefixtures("two_versions")
 def test_versions_aliases_rollback_and_export(invoke: Invoke, tmp_path: Path) -> None:
-    listed = json.loads(invoke("policy", "list", "--json").stdout)
+    listed = invoke.answer("policy", "list")
     assert [(p["version"], p["aliases"]) for p in listed] == [(2, ["current"]), (1, [])]
     header, *rows = invoke("policy", "list").stdout.splitlines()
     assert header.split()[-2:] == ["accuracy", "kept"]
     assert "12.5 %" in "\n".join(rows)
 
-    moved = json.loads(invoke("policy", "alias", "generated", "current", "1", "--json").stdout)
+    moved = invoke.answer("policy", "alias", "generated", "current", "1")
     assert (moved["version"], moved["previous_version"]) == (1, 2)
-    assert json.loads(invoke("policy", "lookup", "generated", "--json").stdout)["version"] == 1
+    assert invoke.answer("policy", "lookup", "generated")["version"] == 1
     assert "9" in error_line(invoke("policy", "alias", "generated", "current", "9"))
 
     path = tmp_path / "policy.json"
-    assert invoke("policy", "export", "generated", "-o", str(path)).exit_code == 0
+    invoke.succeeds("policy", "export", "generated", "-o", str(path))
     assert read_policy_file(path).policy.version == 1
     path.write_text(invoke("policy", "export", "generated@2").stdout)
     assert read_policy_file(path).policy.version == 2
     assert "not the name of a file" in error_line(invoke("policy", "export", "generated", "-o", ""))
 
-    assert invoke("policy", "alias", "generated", "current", "2").exit_code == 0
+    invoke.succeeds("policy", "alias", "generated", "current", "2")
     result = invoke("policy", "rollback", "generated")
     assert result.stdout == "generated: current is version 1 (was version 2)\n"
     line = error_line(invoke("policy", "rollback", "generated"))
@@ -53,7 +53,7 @@ def test_versions_aliases_rollback_and_export(invoke: Invoke, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("two_versions")
 def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path) -> None:
-    fingerprint = json.loads(invoke("policy", "list", "--json").stdout)[0]["fingerprint"]
+    fingerprint = invoke.answer("policy", "list")[0]["fingerprint"]
     files = [
         str(export(invoke, tmp_path / f"{version}.json", version=version)) for version in ("1", "2")
     ]
@@ -69,9 +69,7 @@ def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path
         files,
         [files[0], "generated@current"],
     ):
-        result = invoke("policy", "diff", *names, "--json")
-        assert result.exit_code == 0, result.stderr
-        content = json.loads(result.stdout)
+        content = invoke.answer("policy", "diff", *names)
         assert content.pop("before")["version"] == 1
         assert content.pop("after")["version"] == 2
         contents.append(content)
@@ -122,20 +120,19 @@ def test_a_policy_moves_to_another_database(invoke: Invoke, tmp_path: Path) -> N
     assert result.stdout == (
         f"{file}: added as version 1 of generated (4 workers, bsp,asp); it is current\n"
     )
-    here = json.loads(invoke("policy", "lookup", "generated", "--json").stdout)
-    there = json.loads(invoke("policy", "lookup", "generated", "--json", *storage).stdout)
+    here = invoke.answer("policy", "lookup", "generated")
+    there = invoke.answer("policy", "lookup", "generated", *storage)
     assert here == there
     assert "imported     20" in invoke("policy", "show", "generated", *storage).stdout
     assert "imported" not in invoke("policy", "show", "generated").stdout
-    again = invoke("policy", "import", str(file), *storage)
-    assert again.exit_code == 0
+    again = invoke.succeeds("policy", "import", str(file), *storage)
     assert "already there as version 1" in again.stdout
     assert export(invoke, tmp_path / "again.json", *storage).read_text() == file.read_text()
-    (imported,) = json.loads(invoke("policy", "import", str(file), "--json", *storage).stdout)
+    (imported,) = invoke.answer("policy", "import", str(file), *storage)
     assert (imported["version"], imported["is_new"], imported["current_version"]) == (1, False, 1)
     assert imported["path"] == str(file)
     # What was imported is not what a search here has found.
-    assert json.loads(invoke("status", "--json", *storage).stdout) == []
+    assert invoke.answer("status", *storage) == []
 
 
 @pytest.mark.usefixtures("one_version")

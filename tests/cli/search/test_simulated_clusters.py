@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from command_line import Invoke, elsewhere, error_line
 
 from tests.program import TINY_WORKLOAD
@@ -24,35 +23,34 @@ def both(one_version: None, url: str) -> None:
     add_simulated(url)
 
 
-def rows(result: Result) -> list[str]:
-    assert result.exit_code == 0, result.stderr
-    return result.stdout.splitlines()
-
-
 @pytest.mark.usefixtures("both")
 def test_every_table_and_json_says_which_workers_are_simulated(invoke: Invoke) -> None:
-    header, _, real, simulated = rows(invoke("status"))
+    header, _, real, simulated = invoke.succeeds("status").stdout.splitlines()
     assert header.split()[:2] == ["search", "workers"]
     assert real.split()[1:3] == ["4", "done"]
     assert simulated.split()[1:4] == ["4", "simulated", "done"]
 
-    header, _, *trials = rows(invoke("trials"))
+    header, _, *trials = invoke.succeeds("trials").stdout.splitlines()
     assert header.split() == ["run", "workers", "candidate", "end", "accuracy", "seconds"]
     assert [line.split()[3] == "simulated" for line in trials].count(True) == 3
     assert [line.split()[2] for line in trials] == ["4"] * len(trials)
 
-    titles = [line.split(" [")[0] for line in rows(invoke("switch-points")) if "workers" in line]
+    titles = [
+        line.split(" [")[0]
+        for line in invoke.succeeds("switch-points").stdout.splitlines()
+        if "workers" in line
+    ]
     assert sorted(titles) == [
         "generated, 4 simulated workers, bsp,asp",
         "generated, 4 workers, bsp,asp",
     ]
 
-    _, _, newest, oldest = rows(invoke("policy", "list"))
+    _, _, newest, oldest = invoke.succeeds("policy", "list").stdout.splitlines()
     assert "4 simulated bsp,asp" in newest
     assert "4 bsp,asp" in oldest
 
     for command in (["status"], ["trials"], ["switch-points"], ["policy", "list"]):
-        found = json.loads(invoke(*command, "--json").stdout)
+        found = invoke.answer(*command)
         digests = {one["simulated_cluster"] for one in found}
         assert digests == {SIMULATED_CLUSTER, None}
     csv = invoke("trials", "--format", "csv").stdout.splitlines()
@@ -79,7 +77,7 @@ def test_the_real_one_is_meant_where_nothing_says_which(invoke: Invoke, command:
         assert "workers      4\n" in usual.stdout
         assert "workers      4 simulated\n" in simulated.stdout
         fingerprint = notice.split("[")[1].split("]")[0]
-        found = json.loads(invoke("policy", verb, fingerprint, "--json").stdout)
+        found = invoke.answer("policy", verb, fingerprint)
         assert found["simulated_cluster"] == SIMULATED_CLUSTER
         line = error_line(invoke("policy", "show", fingerprint, "--workers", "8"))
         assert f"there is one for {WORDS}" in line
@@ -89,11 +87,13 @@ def test_the_real_one_is_meant_where_nothing_says_which(invoke: Invoke, command:
 def test_a_simulated_one_stays_one_in_another_database(invoke: Invoke, tmp_path: Path) -> None:
     file, other = tmp_path / "policy.json", elsewhere(tmp_path)
     export = ("policy", "export", "generated", "-o", str(file), "--cluster", "simulated")
-    assert rows(invoke(*export)) == [f"version 1 for generated written to {file}"]
-    (text,) = rows(invoke("policy", "import", str(file), "--storage", other))
+    assert invoke.succeeds(*export).stdout.splitlines() == [
+        f"version 1 for generated written to {file}"
+    ]
+    (text,) = invoke.succeeds("policy", "import", str(file), "--storage", other).stdout.splitlines()
     assert text == f"{file}: added as version 1 of generated ({WORDS}); it is current"
-    as_json = invoke("policy", "import", str(file), "--storage", other, "--json").stdout
-    assert json.loads(as_json)[0]["simulated_cluster"] == SIMULATED_CLUSTER
+    (imported,) = invoke.answer("policy", "import", str(file), "--storage", other)
+    assert imported["simulated_cluster"] == SIMULATED_CLUSTER
 
 
 SEARCH = ("run", "job.py:tiny", "--trainer", "simulated", "--workers", "8", "--settings", "2")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from terminal import PATIENCE_SECONDS, Terminal
 
 from syncswitch.searcher.status import StatusReader
 from syncswitch.storage.errors import UserError
+from tests.processes import until
 from tests.warm_program import WarmProcess
 
 
@@ -25,11 +25,7 @@ def search(url: str, tmp_path: Path) -> Iterator[WarmProcess]:
     (tmp_path / "meeting").mkdir()
     meeting = f"2:{tmp_path / 'meeting'}"
     process = start("run", "generated", *options, GENERATED_MEETING=meeting)
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not is_running(url):
-        assert time.monotonic() < until
-        assert process.poll() is None
-        time.sleep(0.1)
+    until(lambda: is_running(url), PATIENCE_SECONDS)
     yield process
     process.kill()
     process.communicate()

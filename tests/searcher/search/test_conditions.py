@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def test_every_run_trains_under_the_conditions_and_a_forecast_is_of_undisturbed_
     assert [spec.conditions for spec in specs] == [CONDITIONS] * 3
     error_line(invoke(*forecast))
     assert [spec.conditions for spec in asked_for(url, SINGLE, tmp_path)] == [RunConditions()] * 3
-    assert invoke(*forecast).exit_code == 0
+    invoke.succeeds(*forecast)
 
 
 @pytest.mark.parametrize("conditions", [RunConditions(), CONDITIONS, RunConditions("greedy")])
@@ -75,7 +74,7 @@ class TestShown:
             shown = invoke(command).stdout
             assert shown.splitlines()[0].split()[-1] == "under"
             assert "elastic, restart," in shown
-            documents = json.loads(invoke(command, "disturbed", "--json").stdout)
+            documents = invoke.answer(command, "disturbed")
             for document in documents:
                 assert (document["online"], document["switch_mechanism"]) == ("elastic", "restart")
                 assert document["injections"] == "; ".join(CONDITIONS.injections)
@@ -96,7 +95,7 @@ class TestShown:
         assert invoke("trials", "--events").stdout.count("detected") == 3
         expected = "nothing happened to any run of generated\n"
         assert invoke("trials", "generated", "--events").stdout == expected
-        documents = json.loads(invoke("trials", "--events", "--json").stdout)
+        documents = invoke.answer("trials", "--events")
         names = list(asdict(EVENTS[0]))
         assert [{name: row[name] for name in names} for row in documents] == [
             asdict(event) for event in EVENTS
