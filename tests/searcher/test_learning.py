@@ -40,11 +40,10 @@ from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
-from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import record_use, uses, uses_of
 from syncswitch.storage.uses.summary import UseSummary
-from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, sent_back
+from tests.searcher.policies import published
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, sent_back, use_of
 from tests.warm_program import at_once
 
 COST = TrialCost(1.0, 1.0, 0.4)
@@ -166,7 +165,7 @@ def planned_run(
         return next_run(database, identity, expected_uses)
 
 
-def published(url: str, made: TrialRecord, begins_from: TimingPolicy | None = None) -> TimingPolicy:
+def first_of(url: str, made: TrialRecord, begins_from: TimingPolicy | None = None) -> TimingPolicy:
     identity = made.spec.identity
     with open_database(url, create=True) as database:
         policy = first_policy(database, identity, "digits", made, begins_from)
@@ -208,7 +207,7 @@ def make_run(url: str, expected_uses: int = 30) -> NextRun:
     planned = planned_run(url, expected_uses)
     with open_database(url, create=False) as database:
         made = trained(planned, len(uses(database, IDENTITY.fingerprint)))
-    record(url, planned.policy or published(url, made), made, expected_uses)
+    record(url, planned.policy or first_of(url, made), made, expected_uses)
     return planned
 
 
@@ -256,22 +255,19 @@ def test_a_first_run_that_diverged_teaches_nothing(url: str) -> None:
 
 
 def test_learning_goes_on_after_a_search(url: str) -> None:
-    with open_database(url, create=True) as database:
-        register_workload(database, IDENTITY, "digits")
-        found = PolicyRegistry(database).publish(replace(POLICY, guarded=True))
+    found = published(url, guarded=True)
     planned = planned_run(url, 1000)
     assert planned.policy == found
     assert planned.switch_percent != found.switch_percent
     assert planned_run(url, 1).policy == found
 
 
-def begun(url: str, held_percent: float) -> list[TimingPolicy]:
-    """A simulated policy at 12.5 %, and what the first real run made of it."""
+@pytest.mark.parametrize("held_percent", [12.5, 50.0, 100.0])
+def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
+    url: str, held_percent: float
+) -> None:
     simulated = replace(IDENTITY, simulated_cluster="9" * 64)
-    found = replace(POLICY, fingerprint=simulated.fingerprint, guarded=True, switch_percent=12.5)
-    with open_database(url, create=True) as database:
-        register_workload(database, simulated, "digits")
-        PolicyRegistry(database).publish(found)
+    published(url, simulated, guarded=True, switch_percent=12.5)
     planned = planned_run(url)
     assert (planned.policy, planned.switch_percent) == (None, 12.5)
     assert planned.begins_from is not None
@@ -279,15 +275,8 @@ def begun(url: str, held_percent: float) -> list[TimingPolicy]:
     failed = sent_back(12.5)
     guard = GuardOutcome(held_percent, () if held_percent == 12.5 else failed.failed)
     made = replace(trained(planned), guard=guard)
-    record(url, published(url, made, planned.begins_from), made)
-    return [one for one in versions(url) if one.fingerprint == IDENTITY.fingerprint]
-
-
-@pytest.mark.parametrize("held_percent", [12.5, 50.0, 100.0])
-def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
-    url: str, held_percent: float
-) -> None:
-    first = begun(url, held_percent)[0]
+    record(url, first_of(url, made, planned.begins_from), made)
+    first = next(one for one in versions(url) if one.fingerprint == IDENTITY.fingerprint)
     assert first.switch_percent == held_percent
     assert first.target_accuracy == POLICY.target_accuracy
     assert first.evidence == ()
@@ -318,7 +307,7 @@ def test_a_job_whose_metric_has_no_usual_threshold_measures_it_in_its_first_runs
             evaluations=tuple(replace(one, accuracy=accuracy) for one in made.evaluations),
             converged_accuracy=accuracy,
         )
-        told.append(record(url, planned.policy or published(url, made), made))
+        told.append(record(url, planned.policy or first_of(url, made), made))
         return planned
 
     plans = [make() for _ in range(3)]
@@ -351,18 +340,15 @@ BAND = Band(0.9, 0.01, 2, (BandPoint(500, 0.8, 0.0), BandPoint(1000, 0.9, 0.0)))
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with open_database(f"sqlite:///{tmp_path}/job.db", create=True) as opened:
-        TrialStore(opened).register(IDENTITY, "digits", SEARCH)
-        PolicyRegistry(opened).publish(replace(POLICY, band=BAND))
-        yield opened
+def policy(url: str) -> TimingPolicy:
+    return published(url, band=BAND)
 
 
 @pytest.fixture
-def policy(database: Database) -> TimingPolicy:
-    found = PolicyRegistry(database).get(IDENTITY.fingerprint, 1)
-    assert found is not None
-    return found
+def database(url: str, policy: TimingPolicy) -> Iterator[Database]:
+    """With this policy."""
+    with open_database(url, create=False) as opened:
+        yield opened
 
 
 def record_uses(
@@ -375,18 +361,14 @@ def record_uses(
     """Those that do not keep the accuracy are sent back, and then end with that of BSP."""
     for number, is_kept in enumerate(kept):
         percent = policy.switch_percent
-        spec = replace(RECORD.spec, identity=identity, switch_percent=percent, seed=number)
-        record = replace(
-            RECORD,
-            spec=spec,
-            stopped_early=False,
-            inherited_seconds=0.0,
+        use = use_of(
+            policy,
+            number,
+            spec=replace(RECORD.spec, identity=identity),
             converged_accuracy=0.9 + 0.002 * (-1) ** number,
             guard=GuardOutcome(percent) if is_kept else outcome(percent),
         )
-        use = whole_use(policy, f"{policy.study}-{policy.version}-{number}", record)
-        assert use is not None
-        assert record_use(database, use)
+        assert record_use(database, replace(use, use_id=f"{policy.study}-{number}"))
 
 
 def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
@@ -472,10 +454,7 @@ def test_what_is_proposed_after_a_use_can_be_done(database: Database, policy: Ti
     stays = revised("policy revise digits")
     assert (stays.exit_code, stays.output) == (0, "digits: version 1 stays. Not used yet.\n")
     simulated = replace(IDENTITY, simulated_cluster="5" * 64)
-    search = replace(SEARCH, study="simulated-1", fingerprint=simulated.fingerprint)
-    TrialStore(database).register(simulated, "digits", search)
-    changes = {"fingerprint": simulated.fingerprint, "study": search.study, "band": BAND}
-    other = PolicyRegistry(database).publish(replace(POLICY, **changes))
+    other = published(database.url, simulated, band=BAND)
     for one, identity in ((policy, IDENTITY), (other, simulated)):
         record_uses(database, one, [True, False, False, False], identity=identity)
         (proposal,) = after_use(database, one)

@@ -13,7 +13,6 @@ from typing import Any
 
 import psutil
 import pytest
-from click.testing import CliRunner, Result
 
 from syncswitch.cli.run.main import main
 from syncswitch.searcher.learning import used_job
@@ -21,13 +20,12 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import RegisteredWorkload
-from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from tests import program
-from tests.storage.conftest import POLICY, SEARCH
+from tests.searcher.command_line import Invoke
+from tests.searcher.policies import policy_of, published
 from tests.trainers.command.programs import command
 
 # As accurate as its switch is late: 0.9 with a switch from step 50 on.
@@ -42,8 +40,6 @@ with open(folder + "/metrics.jsonl", "w") as results:
 open(folder + "/seed", "w").write(seed)
 """
 
-Run = Callable[..., Result]
-
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -54,40 +50,32 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def run(text: str, sqlite_url: str) -> Run:
-    def invoke(*arguments: str, steps: str = "100") -> Result:
-        job = ("job", "--trainer", "command", "--command", text, "--total-steps", steps)
-        words = [*job, "--storage", sqlite_url, *arguments]
-        return CliRunner().invoke(main, words, prog_name="syncswitch-run")
-
-    return invoke
+def run(text: str, sqlite_url: str) -> Invoke:
+    job = ("job", "--trainer", "command", "--command", text, "--total-steps", "100")
+    return Invoke(*job, "--storage", sqlite_url, program=main)
 
 
-def policy_of(text: str, percent: float) -> tuple[TimingPolicy, RegisteredWorkload]:
-    job = CommandJob(CommandTemplate.parse(text), "job", 100)
-    policy = replace(
-        POLICY,
-        fingerprint=job.identity.fingerprint,
-        workload="job",
-        workers=1,
-        total_worker_steps=100,
-        first_protocol="first",
-        second_protocol="second",
-        switch_percent=percent,
-        # The mean of the last five tests.
-        target_accuracy=0.58,
-        band=Band(0.58, 0.01),
-        guarded=True,
-        kept_share=0.86,
-    )
-    return policy, RegisteredWorkload(job.identity, "job")
+# The mean of the last five tests is 0.58.
+FOUND = {
+    "switch_percent": 50.0,
+    "target_accuracy": 0.58,
+    "band": Band(0.58, 0.01),
+    "guarded": True,
+    "kept_share": 0.86,
+}
 
 
 @pytest.fixture
-def policy_file(tmp_path: Path, text: str) -> Callable[[float], str]:
+def identity(text: str) -> WorkloadIdentity:
+    return CommandJob(CommandTemplate.parse(text), "job", 100).identity
+
+
+@pytest.fixture
+def policy_file(tmp_path: Path, identity: WorkloadIdentity) -> Callable[[float], str]:
     def write(percent: float) -> str:
-        path = tmp_path / "policy.json"
-        write_policy(path, *policy_of(text, percent))
+        path, policy = tmp_path / "policy.json", policy_of(identity, **FOUND)
+        policy = replace(policy, switch_percent=percent)
+        write_policy(path, policy, RegisteredWorkload(identity, "job"))
         return str(path)
 
     return write
@@ -97,14 +85,8 @@ def left(report: dict[str, Any]) -> str:
     return (Path(report["output_folder"]) / "seed").read_text()
 
 
-def result(done: Result) -> dict[str, Any]:
-    assert done.exit_code == 0, done.stderr
-    content: dict[str, Any] = json.loads(done.stdout)
-    return content
-
-
-def test_a_command_trains_with_its_policy(run: Run, policy_file: Callable[[float], str]) -> None:
-    report = result(run("--policy", policy_file(50), "--seed", "7", "--json"))
+def test_a_command_trains_with_its_policy(run: Invoke, policy_file: Callable[[float], str]) -> None:
+    report = run.answer("--policy", policy_file(50), "--seed", "7")
     assert (report["workload"], report["switch_percent"], report["seed"]) == ("job", 50, 7)
     assert report["accuracy"] == pytest.approx(0.58)
     assert report["reaches_target"] is True
@@ -114,10 +96,10 @@ def test_a_command_trains_with_its_policy(run: Run, policy_file: Callable[[float
 
 
 def test_a_failure_is_run_again_without_the_switch(
-    run: Run, policy_file: Callable[[float], str]
+    run: Invoke, policy_file: Callable[[float], str]
 ) -> None:
     path = policy_file(20)
-    report = result(run("--policy", path, "--seed", "7", "--json"))
+    report = run.answer("--policy", path, "--seed", "7")
     assert (report["accuracy"], report["training_seconds"]) == (pytest.approx(0.58), 200.0)
     guard = report["guard"]
     (failed,) = guard["failed"]
@@ -132,27 +114,24 @@ def test_a_failure_is_run_again_without_the_switch(
     assert "The guard went back to the switch at 20 % after 100.0 s: it ends with" in said
     assert "The command's output is in /" in said
     assert "Model saved" not in said
-    done = run("--policy", path, "--no-guard", "--json")
+    done = run.succeeds("--policy", path, "--no-guard", "--json")
     assert done.stderr.count("with the bare switch about 86 of 100 runs keep the accuracy") == 1
-    report = result(done)
+    report = json.loads(done.stdout)
     assert (report["training_seconds"], report["reaches_target"]) == (100.0, False)
     assert (report["guard"]["state"], report["guard"]["held_percent"]) == ("off", 20.0)
 
 
-@pytest.mark.usefixtures("our_tables")
-def test_the_policy_comes_from_the_database(run: Run, text: str, sqlite_url: str) -> None:
-    policy, workload = policy_of(text, 50)
-    with open_database(sqlite_url, create=False) as database:
-        search = replace(SEARCH, study=policy.study, fingerprint=policy.fingerprint)
-        TrialStore(database).register(workload.identity, "job", search)
-        PolicyRegistry(database).publish(policy)
-    assert result(run("--json"))["switch_percent"] == 50
+def test_the_policy_comes_from_the_database(
+    run: Invoke, identity: WorkloadIdentity, sqlite_url: str
+) -> None:
+    policy = published(sqlite_url, identity, "job", **FOUND)
+    assert run.answer()["switch_percent"] == 50
     with open_database(sqlite_url, create=False) as database:
         (use,) = uses(database, policy.fingerprint)
     assert (use.kind, use.policy_version, use.guard, use.seed) == ("use", 1, "quiet", 0)
-    assert result(run("--json", "--workers", "1"))["fingerprint"] == policy.fingerprint
-    for words, steps in ((["--workers", "2"], "100"), ([], "200")):
-        done = run(*words, steps=steps)
+    assert run.answer("--workers", "1")["fingerprint"] == policy.fingerprint
+    for words in (("--workers", "2"), ("--total-steps", "200")):
+        done = run(*words)
         assert done.exit_code == 2
         assert "syncswitch-search run job --trainer command" in done.stderr
 
@@ -168,9 +147,9 @@ def test_it_learns_from_nothing_at_the_price_that_its_failures_have(
     words = command(tmp_path, faster, "{output_dir}", "{switch_step}", "{seed}").words
     given = ("env FROM={resume_from} " if resumes else "") + shlex.join(words)
     job = ("job", "--trainer", "command", "--command", given, "--total-steps", "100")
-    arguments = (*job, "--storage", sqlite_url, "--learn", "--uses", "30", "--json")
-    done = [CliRunner().invoke(main, arguments, prog_name="syncswitch-run") for _ in range(4)]
-    reports = [result(one) for one in done]
+    learns = Invoke(*job, "--storage", sqlite_url, "--learn", "--uses", "30", program=main)
+    done = [learns.succeeds("--json") for _ in range(4)]
+    reports = [json.loads(one.stdout) for one in done]
     assert "this run, with seed 0, uses FIRST alone" in done[0].stderr
     assert (reports[0]["switch_percent"], reports[0]["policy"] is not None) == (100, True)
     switches = [report["switch_percent"] for report in reports[1:]]
@@ -186,8 +165,8 @@ def test_it_learns_from_nothing_at_the_price_that_its_failures_have(
         assert not used_job(database, policy, goes_back=False).strategy().goes_back
 
 
-def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:
-    report = result(run("--switch-at", "20", "--protocols", "ddp,local-sgd", "--json"))
+def test_a_switch_of_its_users_choice_needs_no_policy(run: Invoke) -> None:
+    report = run.answer("--switch-at", "20", "--protocols", "ddp,local-sgd")
     assert (report["policy"], report["first_protocol"]) == (None, "ddp")
     assert report["accuracy"] == pytest.approx((0.2 + 0.4 + 3 * 0.5) / 5)
     done = run("--switch-at", "50", "--seed", "13")

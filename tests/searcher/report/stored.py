@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 from generated_trainer import GeneratedTrainer, identity
@@ -18,6 +17,7 @@ from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner
 from syncswitch.storage.uses.store import record_use
+from tests.searcher.policies import policy_of
 
 STUDY = "generated-1"
 UNDISTURBED = RunConditions()
@@ -133,28 +133,20 @@ def publish(database: Database, info: SearchInfo, **changes: object) -> TimingPo
     job = identity()
     registered = PolicyRegistry(database).workload(info.fingerprint)
     name = job.name if registered is None else registered.identity.name
-    policy = TimingPolicy(
-        fingerprint=info.fingerprint,
-        version=1,
-        workload=name,
-        workers=job.workers,
-        total_worker_steps=job.total_worker_steps,
-        first_protocol=job.first_protocol,
-        second_protocol=job.second_protocol,
-        switch_percent=50.0,
-        target_accuracy=0.95,
-        threshold=0.01,
-        mean_accuracy=0.951,
-        training_seconds=70.0,
-        baseline_seconds=BASELINE_SECONDS,
-        strategy=info.strategy,
-        study=info.study,
-        evidence=(Evidence(info.study, 0, 100.0, 0, 0.951, False, 100.0),),
-        created_at=datetime(2026, 1, 31, tzinfo=timezone.utc).isoformat(),
-        software={"syncswitch": "0"},
-        confidence=None,
-    )
-    return PolicyRegistry(database).publish(replace(policy, **changes))  # type: ignore[arg-type]
+    found = {
+        "fingerprint": info.fingerprint,
+        "workload": name,
+        "switch_percent": 50.0,
+        "target_accuracy": 0.95,
+        "mean_accuracy": 0.951,
+        "training_seconds": 70.0,
+        "baseline_seconds": BASELINE_SECONDS,
+        "strategy": info.strategy,
+        "study": info.study,
+        "evidence": (Evidence(info.study, 0, 100.0, 0, 0.951, False, 100.0),),
+        "software": {"syncswitch": "0"},
+    }
+    return PolicyRegistry(database).publish(policy_of(job, **{**found, **changes}))
 
 
 def add_use(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,25 +10,17 @@ from typing import Any
 import pytest
 
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import (
-    Chosen,
-    Wanted,
-    chosen_by_policy,
-    size_and_pair,
-)
+from syncswitch.searcher.training.policy import Chosen, Wanted, chosen_by_policy, size_and_pair
 from syncswitch.searcher.training.train import trial_of
 from syncswitch.searcher.training.uses import UsesHome
-from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
-from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.trials.store import TrialStore
-from tests.storage.conftest import IDENTITY, POLICY, SEARCH
+from tests.searcher.policies import policy_of, published
+from tests.storage.conftest import IDENTITY, POLICY
 
-GUARDED = replace(POLICY, guarded=True, band=Band(POLICY.target_accuracy, POLICY.threshold, 1))
+GUARDED = {"guarded": True, "band": Band(POLICY.target_accuracy, POLICY.threshold, 1)}
 SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
 LARGER = replace(SIMULATED, workers=500)
 
@@ -49,35 +40,11 @@ def wanted(
     return Wanted(cluster, reference, workers, pair, None, UsesHome(url, tell), choice)
 
 
-def policy_of(identity: WorkloadIdentity) -> TimingPolicy:
-    return replace(
-        POLICY,
-        fingerprint=identity.fingerprint,
-        workers=identity.workers,
-        study=f"search-{identity.fingerprint[:8]}",
-    )
-
-
-@pytest.fixture
-def publish(sqlite_url: str, our_tables: None) -> Callable[..., None]:
-    """Puts policies of these jobs into the database."""
-
-    def add(*identities: WorkloadIdentity) -> None:
-        with open_database(sqlite_url, create=False) as database:
-            for identity in identities:
-                policy = policy_of(identity)
-                search = replace(SEARCH, study=policy.study, fingerprint=identity.fingerprint)
-                TrialStore(database).register(identity, "digits", search)
-                PolicyRegistry(database).publish(policy)
-
-    return add
-
-
 @pytest.mark.parametrize("choice", ["current", "1"])
 def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
-    publish: Callable[..., None], sqlite_url: str, choice: str
+    sqlite_url: str, choice: str
 ) -> None:
-    publish(SIMULATED)
+    published(sqlite_url, SIMULATED)
     for workers, pair, options in (
         (None, None, ""),
         (4, ("bsp", "asp"), " --workers 4 --protocols bsp,asp"),
@@ -94,10 +61,9 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
         )
 
 
-def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
-    publish: Callable[..., None], sqlite_url: str
-) -> None:
-    publish(IDENTITY, SIMULATED, LARGER)
+def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(sqlite_url: str) -> None:
+    for identity in (IDENTITY, SIMULATED, LARGER):
+        published(sqlite_url, identity)
     run = chosen(sqlite_url, uses=None).run
     assert run.policy is not None
     assert run.policy.fingerprint == IDENTITY.fingerprint
@@ -109,10 +75,9 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
         assert f"{have}, bsp,asp" in str(caught.value)
 
 
-def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(
-    publish: Callable[..., None], sqlite_url: str
-) -> None:
-    publish(replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER)
+def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(sqlite_url: str) -> None:
+    for identity in (replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER):
+        published(sqlite_url, identity)
     assert size_and_pair(wanted(sqlite_url)) == (8, ("bsp", "ssp:3"))
     assert size_and_pair(wanted(sqlite_url, reference="other")) == (4, ("bsp", "asp"))
     assert size_and_pair(wanted("sqlite:///none.db")) == (4, ("bsp", "asp"))
@@ -152,13 +117,11 @@ def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> Chosen:
     return chosen_by_policy(request, is_guarded=is_guarded, learnt_uses=uses)
 
 
-def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(
-    publish: Callable[..., None], sqlite_url: str
-) -> None:
-    publish(replace(SIMULATED, batch_size=5))
+def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(sqlite_url: str) -> None:
+    published(sqlite_url, replace(SIMULATED, batch_size=5))
     with pytest.raises(PolicyError, match="was found for a simulated job"):
         chosen(sqlite_url, uses=30)
-    publish(SIMULATED)
+    published(sqlite_url, SIMULATED)
     for uses, is_guarded in ((None, True), (30, False)):
         with pytest.raises(PolicyError, match="was found for a simulated job"):
             chosen(sqlite_url, uses=uses, is_guarded=is_guarded)
@@ -172,11 +135,9 @@ def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(
 
 
 def test_a_run_may_try_another_switch_than_its_policy(
-    sqlite_url: str, our_tables: None, capsys: pytest.CaptureFixture[str]
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with open_database(sqlite_url, create=False) as database:
-        TrialStore(database).register(IDENTITY, "digits", SEARCH)
-        found = PolicyRegistry(database).publish(GUARDED)
+    found = published(sqlite_url, **GUARDED)
     found_run = chosen(sqlite_url, uses=1000)
     run = found_run.run
     assert (run.learns, run.policy) == (True, found)
@@ -192,19 +153,17 @@ def test_a_run_may_try_another_switch_than_its_policy(
 
 
 @pytest.mark.parametrize(
-    ("policy", "uses", "is_guarded"),
+    ("found", "uses", "is_guarded"),
     [
         (GUARDED, None, True),  # --no-learn, or a version that was named
         (GUARDED, 1000, False),
-        (replace(POLICY, guarded=False), 1000, True),  # found for the bare switch
+        ({"guarded": False}, 1000, True),  # found for the bare switch
     ],
 )
 def test_a_run_keeps_to_its_policy(
-    sqlite_url: str, our_tables: None, policy: TimingPolicy, uses: int | None, is_guarded: bool
+    sqlite_url: str, found: dict[str, Any], uses: int | None, is_guarded: bool
 ) -> None:
-    with open_database(sqlite_url, create=False) as database:
-        TrialStore(database).register(IDENTITY, "digits", SEARCH)
-        PolicyRegistry(database).publish(policy)
+    policy = published(sqlite_url, **found)
     run = chosen(sqlite_url, uses=uses, is_guarded=is_guarded)
     assert (run.run.learns, run.run.switch_percent) == (False, policy.switch_percent)
     has_band, spec = is_guarded and policy.band is not None, trial_of(run, print)

@@ -10,13 +10,12 @@ import pytest
 
 from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord
-from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import uses_of
-from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
+from tests.searcher.policies import published
+from tests.storage.conftest import IDENTITY, POLICY, RECORD
 
 RUN = replace(RECORD, stopped_early=False)
 
@@ -38,9 +37,7 @@ def record(
 
 
 def publish(url: str) -> str:
-    with open_database(url, create=True) as database:
-        TrialStore(database).register(IDENTITY, "digits", SEARCH)
-        PolicyRegistry(database).publish(POLICY)
+    published(url, study=POLICY.study)
     return url
 
 
