@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import optuna
@@ -16,6 +19,21 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
+
+
+class HeldTrainer(GeneratedTrainer):
+    """Ends its runs only when it is allowed to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+
+    def train(self, *given: Any) -> Any:
+        self.has_begun.set()
+        assert self.may_end.wait(60)
+        return super().train(*given)
+
 
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
 PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))  # 8 runs
@@ -38,6 +56,29 @@ def search(
     with open_database(url, create=True) as database:
         options = {"patience": patience, **options}
         return Search(database, identity(), plan, lambda: made, **options).run()
+
+
+def trials_of(url: str) -> list[StoredTrial]:
+    """All trials of a database."""
+    with open_database(url, create=False) as database:
+        return TrialStore(database).trials()
+
+
+def policies_of(url: str) -> list[TimingPolicy]:
+    """All its policies, the newest first."""
+    with open_database(url, create=False) as database:
+        return PolicyRegistry(database).policies()
+
+
+def together(work: Callable[[], object], searchers_at_once: int) -> None:
+    """Several processes do the same work, and all of them succeed."""
+    context = multiprocessing.get_context("fork")
+    searchers = [context.Process(target=work) for _ in range(searchers_at_once)]
+    for searcher in searchers:
+        searcher.start()
+    for searcher in searchers:
+        searcher.join()
+    assert [searcher.exitcode for searcher in searchers] == [0] * searchers_at_once
 
 
 def the_study(url: str) -> optuna.Study:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import database_file
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
-from searches import PLAN, QUICK, search
+from searches import PLAN, QUICK, policies_of, search, trials_of
 
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweepPlan
@@ -24,9 +22,8 @@ from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.search import TrialLoop
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
+from tests.processes import exit_code_of
 from tests.storage.conftest import POLICY
 
 pytestmark = pytest.mark.usefixtures("our_tables")
@@ -73,22 +70,10 @@ def point(found: Sweep, percent: float) -> EvaluatedSwitchPoint:
     return at
 
 
-@pytest.fixture(scope="module")
-def searched(search_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with a finished search of the job itself."""
-    path = Path(shutil.copy(search_template, tmp_path_factory.mktemp("searched")))
-    search(f"sqlite:///{path}")
-    return path
-
-
 @pytest.fixture
-def own_search(searched: Path, url: str) -> None:
-    """That search, in the database of this test."""
-    with (
-        closing(sqlite3.connect(searched)) as source,
-        closing(sqlite3.connect(database_file(url))) as target,
-    ):
-        source.backup(target)
+def own_search(url: str) -> None:
+    """A finished search of the job itself."""
+    search(url)
 
 
 def seconds_at(percent: float) -> float:
@@ -107,9 +92,8 @@ def test_a_job_without_a_policy_of_its_own(url: str) -> None:
     gain = found.speed_up(0, 25.0)
     assert gain is not None
     assert gain.value == pytest.approx(BSP_SECONDS / seconds_at(25.0))
-    with open_database(url, create=False) as database:
-        rows = TrialStore(database).trials()
-        assert PolicyRegistry(database).policies() == []
+    assert policies_of(url) == []
+    rows = trials_of(url)
     assert {row.study for row in rows} == {job.study}
     assert {row.seed for row in rows} == {replicate_seed(0, number) for number in range(3)}
     assert check_database(url) == []
@@ -134,8 +118,7 @@ def test_only_what_is_not_recorded_is_made(url: str) -> None:
         (12.5, 3),
     ]
     assert not found.keeps_accuracy(point(found, EARLIER))
-    with open_database(url, create=False) as database:
-        assert [policy.version for policy in PolicyRegistry(database).policies()] == [1]
+    assert [policy.version for policy in policies_of(url)] == [1]
 
     further = GeneratedTrainer()
     assert point(compare(url, EARLIER, further, runs=4), EARLIER).runs == 4
@@ -144,8 +127,7 @@ def test_only_what_is_not_recorded_is_made(url: str) -> None:
 
 def test_means_intervals_and_what_is_kept_are_those_of_the_runs(url: str) -> None:
     found = compare(url, 25.0, GeneratedTrainer(noise=0.01))
-    with open_database(url, create=False) as database:
-        rows = [row for row in TrialStore(database).trials() if row.switch_percent == 25.0]
+    rows = [row for row in trials_of(url) if row.switch_percent == 25.0]
     a, b, c = (row.converged_accuracy or 0.0 for row in rows)
     mean = (a + b + c) / 3
     deviation = (((a - mean) ** 2 + (b - mean) ** 2 + (c - mean) ** 2) / 2) ** 0.5
@@ -206,27 +188,6 @@ def test_runs_that_were_stopped_early_do_not_count(url: str) -> None:
     assert trainer.runs == [(100.0, 0)]
 
 
-def test_a_policy_that_diverges_is_an_answer(url: str) -> None:
-    trainer = GeneratedTrainer(diverges_below_percent=7)
-    found = compare(url, 6.25, trainer, runs=2)
-    assert trainer.runs == [(100.0, 0), (100.0, 1), (6.25, 0), (6.25, 1)]
-    diverged = point(found, 6.25)
-    assert (diverged.diverged_runs, diverged.mean_accuracy) == (2, None)
-    assert found.keeps_accuracy(diverged) is False
-    assert found.speed_up(0, 6.25) is None
-
-
-def test_a_baseline_that_diverges_is_an_error_at_once_and_later(url: str) -> None:
-    trainer = GeneratedTrainer(diverges_below_percent=101)
-    for _ in range(2):
-        with pytest.raises(UserError, match="first protocol alone diverged"):
-            compare(url, 25.0, trainer)
-    with pytest.raises(UserError, match="first protocol alone diverged"):
-        compare(url, 50.0, trainer)
-    # One may be bad luck.
-    assert trainer.runs == [(100.0, 0), (100.0, 1)]
-
-
 def _compare_and_die(url: str, runs: int) -> None:
     real, calls = TrialLoop.run_trial, []
 
@@ -241,12 +202,8 @@ def _compare_and_die(url: str, runs: int) -> None:
 
 
 def test_killed_again_and_again_it_ends_as_if_it_never_was(url: str) -> None:
-    context = multiprocessing.get_context("fork")
     for runs in (1, 2):
-        process = context.Process(target=_compare_and_die, args=(url, runs))
-        process.start()
-        process.join()
-        assert process.exitcode == 9
+        assert exit_code_of(partial(_compare_and_die, url, runs)) == 9
     trainer = GeneratedTrainer()
     found = compare(url, 25.0, trainer)
     assert trainer.runs == [(25.0, 0), (25.0, 1), (25.0, 2)]

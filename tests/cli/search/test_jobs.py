@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import time
 from pathlib import Path
@@ -11,17 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 import search_program
-from click.testing import CliRunner
 from command_line import OTHER, Invoke
+from searches import policies_of, trials_of
 
-from syncswitch.cli.search.main import main
-from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.search.optuna_storage import check_database
-from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import StoredTrial
+from tests.processes import until
 from tests.warm_program import WarmProcess
 
 SEARCH = ["run", "generated", "--strategy", "paper", "--settings", "4", "--runs", "1"]
@@ -38,28 +32,15 @@ def start(url: str, jobs: int, delay_seconds: float, **environment: str) -> Warm
     )
 
 
-def search_alone(url: str) -> None:
-    """The same search in this process, to its end."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalTrainer, "job", search_program.generated_job)
-        done = CliRunner().invoke(main, [*SEARCH, "--storage", url])
-    assert done.exit_code == 0, done.stderr
-
-
-def trials(url: str) -> list[StoredTrial]:
-    with open_database(url, create=False) as database:
-        return TrialStore(database).trials()
-
-
 def children_under_way(process: WarmProcess, url: str) -> list[psutil.Process]:
     """The processes that a search has started, once runs of two of them go on."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()
         time.sleep(0.2)
         # Until there is a database.
         with contextlib.suppress(UserError):
-            if len({row.process_id for row in trials(url) if row.state == "running"}) == 2:
+            if len({row.process_id for row in trials_of(url) if row.state == "running"}) == 2:
                 return psutil.Process(process.pid).children()
     raise AssertionError("the jobs did not start")
 
@@ -71,22 +52,19 @@ def wait_until_gone(processes: list[psutil.Process]) -> None:
 
 @pytest.mark.slow
 def test_three_jobs_find_what_one_finds_and_say_so(
-    url: str, sqlite_url: str, tmp_path: Path
+    invoke: Invoke, url: str, sqlite_url: str, tmp_path: Path
 ) -> None:
-    search_alone(sqlite_url)
+    invoke.succeeds(*SEARCH, "--storage", sqlite_url)
     meeting = f"3:{tmp_path}"
     shared = start(url, 3, 0.1, GENERATED_MEETING=meeting)
     out, err = shared.communicate()
     assert shared.returncode == 0, err
-    with open_database(url, create=False) as database:
-        (policy,) = PolicyRegistry(database).policies()
-    with open_database(sqlite_url, create=False) as database:
-        (expected,) = PolicyRegistry(database).policies()
+    (policy,), (expected,) = policies_of(url), policies_of(sqlite_url)
     for name in ("switch_percent", "target_accuracy", "mean_accuracy", "training_seconds"):
         assert getattr(policy, name) == getattr(expected, name)
     runs = [(run.switch_percent, run.replicate) for run in policy.evidence]
     assert runs == [(run.switch_percent, run.replicate) for run in expected.evidence]
-    rows = trials(url)
+    rows = trials_of(url)
     assert len({row.process_id for row in rows}) == 3
     speculative = sum(row.speculative for row in rows)
     assert speculative
@@ -98,7 +76,7 @@ def test_three_jobs_find_what_one_finds_and_say_so(
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str) -> None:
+def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str, invoke: Invoke) -> None:
     process = start(url, 2, 20)
     children = children_under_way(process, url)
     process.send_signal(signal.SIGINT)
@@ -107,18 +85,18 @@ def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str) -> None:
     assert "the same command continues" in err
     assert "job 2: error" not in err
     wait_until_gone(children)
-    assert {row.state for row in trials(url)} == {"failed"}
-    search_alone(url)
+    assert {row.state for row in trials_of(url)} == {"failed"}
+    invoke.succeeds(*SEARCH, "--storage", url)
 
 
 @pytest.mark.slow
-def test_jobs_do_not_outlive_the_first_one(url: str) -> None:
+def test_jobs_do_not_outlive_the_first_one(url: str, invoke: Invoke) -> None:
     process = start(url, 2, 20)
     children = children_under_way(process, url)
     process.kill()
     process.communicate()
     wait_until_gone(children)
-    search_alone(url)
+    invoke.succeeds(*SEARCH, "--storage", url)
     assert check_database(url) == []
 
 
@@ -127,19 +105,15 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invok
         "run", "digits", *OTHER, SYNCSWITCH_STORAGE=url, GENERATED_DELAY_SECONDS="0 60"
     )
     assert process.stderr.readline().startswith("[1/3]")
-    deadline = time.monotonic() + 30
-    while "running" not in invoke("trials").stdout:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: "running" in invoke("trials").stdout)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "the same command continues" in errors.splitlines()[-1]
     assert "Traceback" not in errors
-    states = [trial["state"] for trial in json.loads(invoke("trials", "--json").stdout)]
+    states = [trial["state"] for trial in invoke.answer("trials")]
     assert states == ["complete", "failed"]
-    assert json.loads(invoke("status", "--json").stdout)[0]["state"] == "stopped"
+    assert invoke.answer("status")[0]["state"] == "stopped"
 
-    result = invoke("run", "digits", *OTHER)
-    assert result.exit_code == 0
+    result = invoke.succeeds("run", "digits", *OTHER)
     assert result.stderr.splitlines()[0] == "continuing after 1 of at most 3 runs"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from command_line import database_file, elsewhere, error_line
+from command_line import Invoke, database_file, elsewhere, error_line
 from generated_trainer import GeneratedTrainer
+from searches import trials_of
 
-from syncswitch.cli.search.main import main
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -23,7 +20,6 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
 from tests.identities import GENERATED
 
-Replay = Callable[..., Result]
 ARGUMENTS = ("run", "generated", "--trainer", "replay", "--strategy", "paper", "--settings", "2")
 
 
@@ -42,27 +38,19 @@ def record(url: str, identity: WorkloadIdentity, runs: int = 3) -> str:
 
 
 @pytest.fixture
-def replay(url: str, recordings: str) -> Replay:
-    def call(*arguments: str) -> Result:
-        command = [*ARGUMENTS, "--recordings", recordings, "--storage", url, *arguments]
-        return CliRunner().invoke(main, command, prog_name="syncswitch-search")
-
-    return call
+def replay(url: str, recordings: str) -> Invoke:
+    return Invoke(*ARGUMENTS, "--recordings", recordings, "--storage", url)
 
 
 def measured(url: str) -> list[tuple[Any, ...]]:
     names = ("candidate_percent", "replicate", "converged_accuracy", "training_seconds", "phases")
-    with open_database(url, create=False) as database:
-        trials = TrialStore(database).trials()
-    return [tuple(getattr(trial, name) for name in names) for trial in trials]
+    return [tuple(getattr(trial, name) for name in names) for trial in trials_of(url)]
 
 
 def test_with_the_recorded_seeds_the_same_search_comes_out(
-    replay: Replay, url: str, recordings: str
+    replay: Invoke, url: str, recordings: str
 ) -> None:
-    result = replay("--runs", "3", "--json")
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["policy"]["switch_percent"] == 25.0
+    assert replay.answer("--runs", "3")["policy"]["switch_percent"] == 25.0
     assert measured(url) == measured(recordings)
     with open_database(url, create=False) as database:
         (info,) = TrialStore(database).searches(workload="jobs.py:it")
@@ -71,27 +59,25 @@ def test_with_the_recorded_seeds_the_same_search_comes_out(
 
 
 def test_other_seeds_draw_and_their_draws_can_be_made_again(
-    replay: Replay, url: str, recordings: str, folder: Path
+    replay: Invoke, url: str, recordings: str, folder: Path
 ) -> None:
-    assert replay("--runs", "3", "--seed", "5").exit_code == 0
+    replay.succeeds("--runs", "3", "--seed", "5")
     # All 3 recorded runs of each switch point, in another order.
     here, there = measured(url), measured(recordings)
     assert {row[:3] for row in here} != {row[:3] for row in there}
     assert {row[::2] for row in here} == {row[::2] for row in there}
     again = f"sqlite:///{folder}/again.db"
-    assert replay("--runs", "3", "--seed", "5", "--storage", again).exit_code == 0
+    replay.succeeds("--runs", "3", "--seed", "5", "--storage", again)
     assert measured(again) == measured(url)
 
 
 def test_a_workload_that_can_be_trained_is_to_be_run(
-    replay: Replay, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    replay: Invoke, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
 
     def last_line(*arguments: str) -> str:
-        result = replay("--runs", "1", *arguments)
-        assert result.exit_code == 0, result.stderr
-        return result.stdout.splitlines()[-1].strip()
+        return replay.succeeds("--runs", "1", *arguments).stdout.splitlines()[-1].strip()
 
     # Recorded from a file that is not here: there is nothing to run.
     name = GENERATED.fingerprint[:12]
@@ -100,14 +86,12 @@ def test_a_workload_that_can_be_trained_is_to_be_run(
     assert last_line() == f"syncswitch-run jobs.py:it --storage {url}"
 
 
-def test_the_number_of_workers_is_that_of_the_recording(replay: Replay, folder: Path) -> None:
+def test_the_number_of_workers_is_that_of_the_recording(replay: Invoke, folder: Path) -> None:
     """4 is the default of other trainers, and chooses only where it is said."""
-    options = ["--runs", "1", "--json", "--recordings", elsewhere(folder)]
+    options = ["--runs", "1", "--recordings", elsewhere(folder)]
 
     def answered_for(*arguments: str) -> int:
-        result = replay(*options, *arguments)
-        assert result.exit_code == 0, result.stderr
-        return int(json.loads(result.stdout)["policy"]["workers"])
+        return int(replay.answer(*options, *arguments)["policy"]["workers"])
 
     record(elsewhere(folder), replace(GENERATED, workers=8), runs=1)
     assert answered_for() == 8
@@ -118,14 +102,12 @@ def test_the_number_of_workers_is_that_of_the_recording(replay: Replay, folder: 
     assert answered_for("--workers", "4") == 4
 
 
-def test_a_dry_run_forecasts_from_the_recordings(replay: Replay, url: str) -> None:
-    result = replay("--dry-run", "--json")
-    assert result.exit_code == 0, result.stderr
-    assert [answer["switch_percent"] for answer in json.loads(result.stdout)] == [100, 50, 25]
+def test_a_dry_run_forecasts_from_the_recordings(replay: Invoke, url: str) -> None:
+    assert [answer["switch_percent"] for answer in replay.answer("--dry-run")] == [100, 50, 25]
     assert not database_file(url).exists()
 
 
-def test_what_nobody_recorded_ends_the_search(replay: Replay, url: str) -> None:
+def test_what_nobody_recorded_ends_the_search(replay: Invoke, url: str) -> None:
     for words in (["--workers", "16"], ["--protocols", "asp,bsp"]):
         line = error_line(replay(*words))
         assert "no complete runs of 'generated'" in line
@@ -138,7 +120,7 @@ def test_what_nobody_recorded_ends_the_search(replay: Replay, url: str) -> None:
 
 
 def test_replays_never_join_the_runs_that_they_replay(
-    replay: Replay, url: str, recordings: str
+    replay: Invoke, url: str, recordings: str
 ) -> None:
     before = database_file(recordings).read_bytes()
     path = os.path.relpath(database_file(recordings))
@@ -146,6 +128,6 @@ def test_replays_never_join_the_runs_that_they_replay(
     assert "replayed runs would count as measured ones" in error_line(result)
     assert database_file(recordings).read_bytes() == before
     # Nor do they become recordings themselves.
-    assert replay("--runs", "1").exit_code == 0
+    replay.succeeds("--runs", "1")
     result = replay("--recordings", url, "--storage", recordings)
     assert "no complete runs of 'generated'" in error_line(result)

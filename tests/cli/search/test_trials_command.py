@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from command_line import Invoke, copy_database, error_line
 from generated_trainer import GeneratedTrainer, identity
+from searches import trials_of
 from terminal import Terminal
 
 from syncswitch.storage import frames
@@ -109,7 +110,7 @@ def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
 
 
 def test_a_stopped_fork_is_taken_for_a_whole_run(invoke: Invoke) -> None:
-    first, fork = json.loads(invoke("trials", "forked", "--json").stdout)
+    first, fork = invoke.answer("trials", "forked")
     names = ("end", "parent_trial_number", "parent_trial_id", "fork_percent")
     assert [first[name] for name in names] == ["whole", None, None, None]
     assert [fork[name] for name in names] == ["stopped", 0, first["trial_id"], 50.0]
@@ -149,9 +150,7 @@ def test_trials_as_json(invoke: Invoke, url: str) -> None:
     assert invoke("trials", "--format", "json").stdout == text
     keys = KEYS | set(TRIAL_FACTS.columns.keys()) | {"end", "parent_trial_number"}
     assert all(set(document) == keys for document in documents)
-    with open_database(url, create=False) as database:
-        stored = TrialStore(database).trials()
-    for document, trial in zip(documents, stored, strict=True):
+    for document, trial in zip(documents, trials_of(url), strict=True):
         assert document["trial_id"] == trial.trial_id
         assert document["phases"] == [asdict(phase) for phase in trial.phases]
         began = trial.started_at.isoformat() if trial.started_at else None
@@ -159,13 +158,13 @@ def test_trials_as_json(invoke: Invoke, url: str) -> None:
 
 
 def test_a_dead_process_shows_in_json_and_is_stored_as_running(invoke: Invoke) -> None:
-    states = {d["trial_id"]: d["state"] for d in json.loads(invoke("trials", "--json").stdout)}
+    states = {d["trial_id"]: d["state"] for d in invoke.answer("trials")}
     csv = pd.read_csv(io.StringIO(invoke("trials", "--format", "csv").stdout))
     stored = dict(zip(csv["trial_id"], csv["state"], strict=True))
     (stale,) = (number for number, state in states.items() if state == "stale")
     assert stored[stale] == "running"
     assert {**states, stale: "running"} == stored
-    searches = {one["study"]: one for one in json.loads(invoke("status", "--json").stdout)}
+    searches = {one["study"]: one for one in invoke.answer("status")}
     search = searches["under-way"]
     assert (search["in_flight_runs"], search["failed_runs"]) == (0, 2)  # another one had failed
 
@@ -191,7 +190,7 @@ def test_a_file_holds_what_a_frame_holds(
     csv = pd.read_csv(io.BytesIO(printed["csv"]))
     assert list(csv.columns) == list(expected.columns)
     assert list(csv["trial_id"]) == list(expected["trial_id"])
-    documents = json.loads(invoke("trials", *options, "--json").stdout)
+    documents = invoke.answer("trials", *options)
     assert [document["trial_id"] for document in documents] == list(expected["trial_id"])
 
 
@@ -209,7 +208,7 @@ def test_parquet_is_not_for_a_terminal_and_it_alone_needs_an_extra(
     monkeypatch.setitem(sys.modules, "pandas", None)
     for options in ([], ["--json"], ["--format", "csv"]):
         assert "recorded/b50-1" in invoke("trials", *options).stdout
-    assert json.loads(invoke("switch-points", "--json").stdout)
+    assert invoke.answer("switch-points")
     done = invoke("trials", "--format", "csv", "-o", "/no/such/folder/x")
     assert "cannot write the file /no/such/folder/x" in error_line(done)
 
@@ -219,9 +218,7 @@ def test_a_long_table_shows_the_newest(
 ) -> None:
     monkeypatch.setattr("syncswitch.cli.search.rows._MOST_ROWS", 3)
     lines = invoke("trials").stdout.splitlines()
-    with open_database(url, create=False) as database:
-        number = len(TrialStore(database).trials())
-    assert lines[-1] == f"the newest 3 of {number}; all of them: --format csv"
+    assert lines[-1] == f"the newest 3 of {len(trials_of(url))}; all of them: --format csv"
     assert sum("recorded" in line for line in lines) == 3
     assert "no run of nobody here" in invoke("trials", "nobody").stdout
     assert "no completed run of larger here" in invoke("switch-points", "larger").stdout

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import Invoke, error_line, export
 from generated_trainer import GeneratedTrainer, identity
+from searches import policies_of
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import RunConditions, TrialRecord, TrialSpec
@@ -31,8 +30,7 @@ def use(policy: TimingPolicy, number: int, **measured: object) -> PolicyUse:
 
 @pytest.fixture
 def policy(one_version: None, url: str) -> TimingPolicy:
-    with open_database(url, create=False) as database:
-        (found,) = PolicyRegistry(database).policies()
+    (found,) = policies_of(url)
     return found
 
 
@@ -52,13 +50,13 @@ def test_a_policy_says_how_it_has_done(used: TimingPolicy, invoke: Invoke) -> No
     for command in ("lookup", "show"):
         result = invoke("policy", command, "generated")
         assert words in result.stdout.splitlines()
-    shown = json.loads(invoke("policy", "show", "generated", "--json").stdout)["uses"]
+    shown = invoke.answer("policy", "show", "generated")["uses"]
     assert shown["last_ended_at"].endswith("+00:00")
     assert [shown[name] for name in ("uses", "kept", "alarms", "kept_after_alarm")] == [3, 2, 1, 1]
     assert shown["speed_up"] == pytest.approx(gain)
     assert "used 3 times, 2 kept" in invoke("status", "generated", "--once").stdout
     assert "3 (2 kept)" in invoke("status", "--once").stdout
-    (document,) = json.loads(invoke("status", "--json").stdout)
+    (document,) = invoke.answer("status")
     # They are nobody's trials.
     assert (document["finished_runs"], document["uses"]["uses"]) == (len(used.evidence), 3)
 
@@ -86,7 +84,7 @@ def test_the_list(used: TimingPolicy, invoke: Invoke, url: str) -> None:
 
 @pytest.mark.usefixtures("used")
 def test_the_list_for_programs(invoke: Invoke, tmp_path: Path) -> None:
-    documents = json.loads(invoke("uses", "list", "--json").stdout)
+    documents = invoke.answer("uses", "list")
     assert [one["use_id"] for one in documents] == ["use-0", "use-1", "use-2"]
     assert [one["kept"] for one in documents] == [True, False, True]
     known = ("failed_percents", "held_percent", "guard_alarm", "guard_lost_seconds")
@@ -104,7 +102,7 @@ def test_of_what_nobody_used_nothing_is_said_until_waiting_uses_are_taken_in(
     policy: TimingPolicy, invoke: Invoke, tmp_path: Path
 ) -> None:
     assert "used" not in invoke("policy", "lookup", "generated").stdout.lower()
-    assert json.loads(invoke("policy", "show", "generated", "--json").stdout)["uses"]["uses"] == 0
+    assert invoke.answer("policy", "show", "generated")["uses"]["uses"] == 0
     listed = invoke("uses", "list", "generated")
     assert listed.stdout == (
         "no later runs with a policy of generated here; syncswitch-run makes them\n"
@@ -113,12 +111,11 @@ def test_of_what_nobody_used_nothing_is_said_until_waiting_uses_are_taken_in(
     path = tmp_path / "job.uses.jsonl"
     spool_use(path, use(policy, 0))
     spool_use(path, use(replace(policy, study="elsewhere"), 1))
-    result = invoke("uses", "import", str(path))
-    assert result.exit_code == 0
+    result = invoke.succeeds("uses", "import", str(path))
     first, second = result.stdout.splitlines()
     assert first == f"{path}: 1 taken in, 0 already there"
     assert second.startswith(f"- line 2 of {path} stays there: the policy of 'generated'")
-    again = json.loads(invoke("uses", "import", str(path), "--json").stdout)
+    again = invoke.answer("uses", "import", str(path))
     assert [one["recorded"] for one in again] == [0]
     missing = invoke("uses", "import", str(tmp_path / "none.jsonl"))
     assert "there is no file" in error_line(missing)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -11,15 +10,10 @@ from typing import Any
 import pytest
 from command_line import Invoke
 from generated_trainer import GeneratedTrainer, identity
-from searches import SINGLE, search
+from searches import SINGLE, HeldTrainer, search
 
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.search.search import (
-    Patience,
-    SearchResult,
-    SearchState,
-    TrialObserver,
-)
+from syncswitch.searcher.search.search import Patience, SearchResult, SearchState, TrialObserver
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
@@ -33,24 +27,11 @@ QUICK = Patience(poll_seconds=0.01, heartbeat_interval_seconds=0.0)
 
 
 @dataclass
-class Slow(GeneratedTrainer):
-    """Trains as soon as it is told to."""
-
-    has_begun: threading.Event = field(default_factory=threading.Event)
-    may_go_on: threading.Event = field(default_factory=threading.Event)
-
-    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        self.has_begun.set()
-        assert self.may_go_on.wait(60)
-        return super().train(spec, observer)
-
-
-@dataclass
 class Overtaking(GeneratedTrainer):
     """Lets another search begin a run in advance while its own second run is under way."""
 
     url: str = ""
-    other: Slow = field(default_factory=Slow)
+    other: HeldTrainer = field(default_factory=HeldTrainer)
     found: list[SearchResult] = field(default_factory=list)
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
@@ -69,7 +50,7 @@ def test_it_is_stopped_and_keeps_its_cost_alone(url: str) -> None:
     # The second candidate is 75 %, and the other search has begun 25 %.
     trainer = Overtaking(knee_percent=80.0, url=url)
     result = search(url, trainer, SINGLE, patience=QUICK)
-    trainer.other.may_go_on.set()
+    trainer.other.may_end.set()
     trainer.thread.join(60)
     assert trainer.runs == [(100.0, 0), (50.0, 0), (75.0, 0)]
     assert trainer.other.runs == [(25.0, 0)]
@@ -147,14 +128,14 @@ def test_it_is_shown_which_are_speculative_and_which_were_cancelled(invoke: Invo
     cells = [" ".join(row.split()[4:6]) for row in rows]
     assert cells == ["- whole", "- whole", "yes whole", "- failed", "yes cancelled"]
     assert rows[-1].split()[6:] == ["-", "12.5"]
-    found = json.loads(invoke("trials", "--json").stdout)
+    found = invoke.answer("trials")
     names = ("speculative", "state", "end", "paid_seconds", "failure")
     assert [tuple(trial[name] for name in names) for trial in found[2:]] == [
         (True, "complete", "whole", 70.0, None),
         (False, "failed", None, None, "the server was lost"),
         (True, "failed", "cancelled", 12.5, CANCELLED),
     ]
-    (search,) = json.loads(invoke("status", "--json").stdout)
+    (search,) = invoke.answer("status")
     counts = ("finished", "in_flight", "failed", "cancelled", "speculative")
     assert [search[f"{name}_runs"] for name in counts] == [3, 0, 1, 1, 2]
     shown = invoke("status").stdout

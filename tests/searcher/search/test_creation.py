@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from generated_trainer import GeneratedTrainer, identity
+from searches import together
 from sqlalchemy import create_engine, text
 
 from syncswitch.searcher.search.optuna_storage import check_database
@@ -21,11 +22,11 @@ from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url, holds_nothing
+from tests.processes import exit_code_of
 
 PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 DIED = 9
 Connect = Callable[..., sqlite3.Connection]
-_context = multiprocessing.get_context("fork")
 
 
 def create(url: str) -> None:
@@ -79,16 +80,14 @@ def create_and_die(url: str, before: int, committed: Any) -> None:
 
 def deaths(url: str) -> int:
     """Starts again and again, each time a statement further; returns how many starts died."""
-    committed = _context.Value("i", 0)
+    committed = multiprocessing.get_context("fork").Value("i", 0)
     before, died, are_tables_there = 1, 0, False
     while True:
         committed.value = 0
-        process = _context.Process(target=create_and_die, args=(url, before, committed))
-        process.start()
-        process.join()
-        if process.exitcode == 0:
+        exit_code = exit_code_of(functools.partial(create_and_die, url, before, committed))
+        if exit_code == 0:
             return died
-        assert process.exitcode == DIED
+        assert exit_code == DIED
         died += 1
         if committed.value:
             before, are_tables_there = 2, True  # before the first one it has just died
@@ -141,10 +140,5 @@ def test_a_death_before_any_statement_leaves_what_the_next_start_completes(
 def test_searchers_that_start_at_once_create_one_database(
     any_url: str, undisturbed: tuple[list[str], int]
 ) -> None:
-    searchers = [_context.Process(target=create, args=(any_url,)) for _ in range(4)]
-    for process in searchers:
-        process.start()
-    for process in searchers:
-        process.join()
-    assert [process.exitcode for process in searchers] == [0] * 4
+    together(lambda: create(any_url), 4)
     assert state_of(any_url) == undisturbed

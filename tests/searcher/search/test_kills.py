@@ -9,7 +9,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -21,6 +21,7 @@ from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.policy import TimingPolicy
+from tests.processes import exit_code_of
 
 # That a creation is killed is tested where databases are created.
 pytestmark = pytest.mark.usefixtures("our_tables")
@@ -70,14 +71,6 @@ def same_answer(one: TimingPolicy, other: TimingPolicy) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-def run(target: Callable[..., None], *arguments: Any) -> int | None:
-    """Runs a process to its end; a fork has imported everything already."""
-    process = FORK.Process(target=target, args=arguments)
-    process.start()
-    process.join()
-    return process.exitcode
-
-
 @pytest.fixture(scope="module", params=[PLAN], ids=["long"])
 def undisturbed(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
@@ -99,7 +92,7 @@ def test_kills_at_any_moment_change_nothing(
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join()
-    assert run(make, url) == 0
+    assert exit_code_of(partial(make, url)) == 0
 
     runs, policies = outcome(url)
     expected_runs, expected_policies = undisturbed
@@ -126,7 +119,7 @@ def test_kills_at_any_moment_change_nothing(
 def test_death_at_any_write_changes_nothing(
     url: str, undisturbed: tuple[list[Run], list[TimingPolicy]], place: str, when: str
 ) -> None:
-    assert run(search_and_die, url, place, when) == 9
+    assert exit_code_of(partial(search_and_die, url, place, when)) == 9
     make(url, plan=SHORT)
 
     runs, policies = outcome(url)

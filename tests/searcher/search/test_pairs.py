@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from generated_trainer import GeneratedTrainer, identity
-from searches import QUICK
+from searches import QUICK, policies_of
 
 from syncswitch.searcher.search.pairs import Dropped, PairsResult, PairToSearch, search_pairs
 from syncswitch.searcher.search.plan import SearchPlan
@@ -18,7 +18,6 @@ from syncswitch.searcher.status import StatusReader
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer
@@ -127,8 +126,8 @@ def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str) 
     assert (policy.second_protocol, policy.switch_percent) == ("dssp:3-15", 12.5)
     assert policy.study == found.pairs[2].study
     assert policy.baseline_seconds == pytest.approx(100)
+    assert policies_of(url) == [policy]
     with open_database(url, create=False) as database:
-        assert PolicyRegistry(database).policies() == [policy]
         searches = TrialStore(database).searches()
     assert [one.pairs for one in searches] == [[pair.name for pair in found.pairs]] * 4
     statuses = StatusReader(url).read()
@@ -208,5 +207,4 @@ def test_two_searchers_share_the_runs_and_agree(url: str) -> None:
     assert one.best.policy == other.best.policy
     assert one.best.policy.second_protocol == "dssp:3-15"
     assert [pair.found for pair in one.pairs] == [pair.found for pair in other.pairs]
-    with open_database(url, create=False) as database:
-        assert len(PolicyRegistry(database).policies()) == 1
+    assert len(policies_of(url)) == 1

@@ -12,7 +12,7 @@ import optuna
 import optuna.cli
 import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
-from searches import SHORT, outcome, search, states_of, the_study
+from searches import SHORT, outcome, search, states_of, the_study, trials_of
 
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
 from syncswitch.searcher.search.search import SearchStudy
@@ -23,16 +23,9 @@ from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.trainer import Observer
 
 pytestmark = pytest.mark.usefixtures("our_tables")
-
-
-def stored(url: str) -> list[StoredTrial]:
-    with open_database(url, create=False) as database:
-        return TrialStore(database).trials()
 
 
 def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
@@ -40,6 +33,10 @@ def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
     result = search(url, trainer)
     assert trainer.runs == [(p, r) for p in (100.0, 50.0, 25.0, 12.5) for r in (0, 1)]
     assert trainer.closed == 1
+    # Replicates share their seeds over all switch points.
+    seeds = {(row.replicate, row.seed) for row in trials_of(url)}
+    assert seeds == {(n, replicate_seed(0, n)) for n in (0, 1)}
+    assert replicate_seed(0, 0) != replicate_seed(1, 0)
 
     policy = result.policy
     assert (policy.switch_percent, policy.version, policy.strategy) == (12.5, 1, "paper")
@@ -67,15 +64,6 @@ def test_the_same_command_answers_at_once_and_another_plan_is_the_next_version(u
     assert search(url, None, other).policy.version == 2
     names = {study_name(identity(), SHORT), study_name(identity(), other)}
     assert set(optuna.get_all_study_names(url)) == names
-
-
-def test_replicates_share_their_seeds_over_all_switch_points(url: str) -> None:
-    search(url, None, SHORT)
-    rows = stored(url)
-    assert {(row.replicate, row.seed) for row in rows} == {
-        (n, replicate_seed(0, n)) for n in (0, 1)
-    }
-    assert replicate_seed(0, 0) != replicate_seed(1, 0)
 
 
 def test_a_given_target_needs_no_baseline_and_its_cost_is_estimated(url: str) -> None:
@@ -139,7 +127,7 @@ def test_an_interruption_gives_the_run_back(url: str, error: BaseException) -> N
         search(url, trainer, SHORT)
     assert trainer.closed == 1
     assert states_of(url) == {"FAIL": 1}
-    assert [(row.switch_percent, row.state) for row in stored(url)] == [(100.0, "failed")]
+    assert [(row.switch_percent, row.state) for row in trials_of(url)] == [(100.0, "failed")]
     assert search(url, None, SHORT).cost.completed_runs == 4
 
 
@@ -249,7 +237,7 @@ def test_optunas_command_line_lists_the_search_and_its_trials(
     trials = optuna_says("trials", "--study-name", policy.study)
     assert [trial["state"] for trial in trials] == ["FAIL", *["COMPLETE"] * 7]
     names = ("replicate", "seed", "diverged", "training_seconds")
-    for trial, row in zip(trials[1:], stored(url)[1:], strict=True):
+    for trial, row in zip(trials[1:], trials_of(url)[1:], strict=True):
         assert trial["params"]["switch_percent"] == row.switch_percent
         assert trial["value"]["converged_accuracy"] == row.converged_accuracy
         assert [trial["user_attrs"][name] for name in names] == [getattr(row, n) for n in names]

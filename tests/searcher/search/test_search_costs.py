@@ -6,32 +6,22 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import pytest
-from generated_trainer import GeneratedTrainer, identity
+from generated_trainer import GeneratedTrainer
+from searches import search
 
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Patience, Search, SearchResult
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.queries.search_costs import SearchCost, StudyCost, study_costs
+from syncswitch.storage.queries.search_costs import SearchCost, study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
 
 COST = [field.name for field in fields(SearchCost)]
-QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0)
 
 
 @pytest.fixture
 def database(url: str, our_tables: None) -> Iterator[Database]:
     with open_database(url, create=False) as opened:
         yield opened
-
-
-def search(
-    database: Database, trainer: GeneratedTrainer, strategy: PaperStrategy
-) -> tuple[SearchResult, StudyCost]:
-    plan = SearchPlan(strategy)
-    result = Search(database, identity(), plan, lambda: trainer, patience=QUICK).run()
-    (cost,) = study_costs(database, study=result.policy.study)
-    return result, cost
 
 
 @pytest.mark.parametrize(
@@ -44,7 +34,8 @@ def test_the_cost_is_that_of_the_search(
         failures=2, delay_seconds=0.01, diverges_below_percent=diverges_below_percent
     )
     strategy = PaperStrategy(3, 2, target_accuracy=target_accuracy)
-    result, found = search(database, trainer, strategy)
+    result = search(database.url, trainer, SearchPlan(strategy))
+    (found,) = study_costs(database, study=result.policy.study)
     assert result.cost == SearchCost(**{name: getattr(found, name) for name in COST})
     assert (found.failed_runs, found.running_runs) == (2, 0)
     assert found.baseline_is_estimated == (target_accuracy is not None)
@@ -54,8 +45,8 @@ def test_the_cost_is_that_of_the_search(
 
 
 def test_the_switch_points_are_those_of_the_closing_table(database: Database) -> None:
-    result, found = search(database, GeneratedTrainer(delay_seconds=0.01), PaperStrategy(3, 2))
-    settings = switch_point_statistics(database, study=found.study)
+    result = search(database.url)
+    settings = switch_point_statistics(database, study=result.policy.study)
     assert len(settings) == len(result.switch_points) == 4
     for one, shown in zip(settings, result.switch_points, strict=True):
         assert one.candidate_percent == shown.summary.switch_percent

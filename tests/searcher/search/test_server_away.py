@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from generated_trainer import GeneratedTrainer
-from searches import search
+from searches import HeldTrainer, search
 
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Patience
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.errors import RetryableError
@@ -24,31 +23,16 @@ PLAN = SearchPlan(AdaptiveStrategy(settings=2, share_prefix=False, budget=100.0)
 
 
 class Told(Reporter):
-    """Sets events when the search waits, when a run starts, and when the database is away."""
+    """Sets events when the search waits, and when the database is away."""
 
     def __init__(self) -> None:
-        self.waits, self.runs, self.is_away = (threading.Event() for _ in range(3))
+        self.waits, self.is_away = threading.Event(), threading.Event()
 
     def on_wait(self, switch_percent: float) -> None:
         self.waits.set()
 
-    def on_run(self, run: ReportedTrial) -> None:
-        self.runs.set()
-
     def on_database_away(self, patience_seconds: float) -> None:
         self.is_away.set()
-
-
-class HeldTrainer(GeneratedTrainer):
-    """Ends its runs only when it is allowed to."""
-
-    def __init__(self, may_end: threading.Event) -> None:
-        super().__init__()
-        self._may_end = may_end
-
-    def train(self, *given: Any) -> Any:
-        assert self._may_end.wait(60)
-        return super().train(*given)
 
 
 def made(url: str, trainer: GeneratedTrainer, told: Told, patience: Patience) -> TimingPolicy:
@@ -58,13 +42,12 @@ def made(url: str, trainer: GeneratedTrainer, told: Told, patience: Patience) ->
 def test_searchers_outlast_a_server_that_is_away_for_less_than_their_patience() -> None:
     patient = Patience(poll_seconds=0.05, retry_seconds=0.1, attempts=3, restart_seconds=60)
     impatient = replace(patient, restart_seconds=0.5)
-    may_end = threading.Event()
-    holds, waits, waits_briefly = Told(), Told(), Told()
+    held, waits, waits_briefly = HeldTrainer(), Told(), Told()
     with postgresql() as server, ThreadPoolExecutor() as pool:
         url = server.get_uri()
-        first = pool.submit(made, url, HeldTrainer(may_end), holds, patient)
+        first = pool.submit(made, url, held, Told(), patient)
         try:
-            assert holds.runs.wait(60)
+            assert held.has_begun.wait(60)
             second = pool.submit(made, url, GeneratedTrainer(), waits, patient)
             third = pool.submit(made, url, GeneratedTrainer(), waits_briefly, impatient)
             assert waits.waits.wait(60)
@@ -76,5 +59,5 @@ def test_searchers_outlast_a_server_that_is_away_for_less_than_their_patience() 
             assert "\n" not in str(end.value)
         finally:
             server.ensure_postgres_running()
-            may_end.set()
+            held.may_end.set()
         assert first.result(60) == second.result(60)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from generated_trainer import GeneratedTrainer
 from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
-from searches import PLAN, search
+from searches import PLAN, policies_of, search, together, trials_of
 
 from syncswitch.searcher.search.observations import REPLICATE
 from syncswitch.searcher.search.optuna_storage import check_database
@@ -19,9 +17,6 @@ from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import PARAMETER, Patience, SearchState
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.trials.store import TrialStore
 
 ADAPTIVE = SearchPlan(AdaptiveStrategy(settings=3))
 PATIENCE = Patience(poll_seconds=0.1, heartbeat_interval_seconds=0.05)
@@ -29,25 +24,13 @@ PATIENCE = Patience(poll_seconds=0.1, heartbeat_interval_seconds=0.05)
 
 def runs_of(url: str) -> list[tuple[float, int, float | None]]:
     """Returns switch point, replicate and accuracy of each complete run."""
-    with open_database(url, create=False) as database:
-        rows = TrialStore(database).trials()
+    rows = trials_of(url)
     assert all(row.state == "complete" or row.is_cancelled for row in rows)
     return sorted(
         (row.switch_percent, row.replicate, row.converged_accuracy)
         for row in rows
         if row.state == "complete"
     )
-
-
-def together(work: Callable[[], None], searchers_at_once: int) -> None:
-    """Several processes do the same work, and all of them succeed."""
-    context = multiprocessing.get_context("fork")
-    searchers = [context.Process(target=work) for _ in range(searchers_at_once)]
-    for searcher in searchers:
-        searcher.start()
-    for searcher in searchers:
-        searcher.join()
-    assert [searcher.exitcode for searcher in searchers] == [0] * searchers_at_once
 
 
 @pytest.mark.slow
@@ -67,9 +50,8 @@ def test_three_searchers_make_each_run_once_and_agree(
     together(work, 3)
     runs = runs_of(any_url)
     assert len(runs) == len({(percent, replicate) for percent, replicate, _ in runs})
-    with open_database(any_url, create=False) as database:
-        (policy,) = PolicyRegistry(database).policies()
-        processes = {row.process_id for row in TrialStore(database).trials()}
+    (policy,) = policies_of(any_url)
+    processes = {row.process_id for row in trials_of(any_url)}
     assert len(processes) > 1, "one searcher made all runs"
     if plan is PLAN:
         # Others are there as well, which were only likely to be needed.
