@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,7 @@ def command(tmp_path: Path) -> dict[str, Any]:
     script.write_text(SCRIPT)
     return {
         "command": f"{sys.executable} {script} {{output_dir}}/metrics.jsonl {{switch_step}}",
-        "total_steps": 100,
+        "total_steps": "100",
         "output_folder": tmp_path / "runs",
     }
 
@@ -77,6 +78,12 @@ def test_it_finds_saves_and_returns_what_the_command_line_finds(
         ({"trainer_options": {"speed": 3}}, "trainer local has no option 'speed'; it has: "),
         ({"trainer_options": {"launcher": "x"}}, r'\["launcher"\] is \'x\': .*processes'),
         ({"trainer_options": {"--gpus-per-worker": "x"}}, r'\["gpus_per_worker"\] is \'x\''),
+        ({"trainer_options": {"parameter_servers": 0}}, "is 0: .* greater than or equal to 1"),
+        ({"trainer_options": {"parameter_servers": 10**9}}, "should be less than or equal to"),
+        ({"trainer_options": {"parameter_servers": 1.5}}, "is 1.5: .* a valid integer"),
+        ({"trainer_options": {"server_grace": math.nan}}, "is nan: .* a finite number"),
+        ({"trainer_options": {"open_network": 5}}, "is 5: .* a valid boolean"),
+        ({"trainer": "command", "trainer_options": {"output_folder": 5}}, "is not a valid path"),
         ({"protocols": "bsp"}, "bsp"),
         ({"workers": 0}, "workers is 0"),
         ({"strategy": "fastest"}, "strategy is 'fastest'"),
@@ -111,7 +118,8 @@ def test_a_metric_that_never_moves_is_told_once(
     script = script.replace('"accuracy": accuracy', f'"accuracy": {accuracy}')
     (tmp_path / "train.py").write_text(script)
     least = {"strategy": "paper", "settings": 1, "runs": 1, "early_stop": False}
-    search("still", trainer="command", trainer_options=command, storage=url, **least)
+    options = {**command, "timeout": None}
+    search("still", trainer="command", trainer_options=options, storage=url, **least)
     assert sum("never moves" in line for line in caplog.messages) == (accuracy == "0.5")
 
 
