@@ -53,10 +53,7 @@ def generated_job(choice: LocalTrainer, request: JobRequest) -> Job:
     failures = int(os.environ.get("GENERATED_FAILURES", "0"))
     diverges_below_percent = float(os.environ.get("GENERATED_DIVERGES_BELOW_PERCENT", "0"))
     kind = MeetingTrainer if "GENERATED_MEETING" in os.environ else SlowTrainer
-    trainer = kind(
-        failures=failures,
-        diverges_below_percent=diverges_below_percent,
-    )
+    trainer = kind(failures=failures, diverges_below_percent=diverges_below_percent)
     first, second = request.protocols
     job = identity(workers=request.size, first_protocol=first, second_protocol=second)
     chosen = choice.conditions(request.chosen, request.size, request.switch_percent, first)

@@ -15,12 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import learning, parallel_searches, strategies, trust
-from benchmarks.contenders import (
-    REFERENCE,
-    answer_without_noise,
-    contenders,
-    judged,
-)
+from benchmarks.contenders import REFERENCE, answer_without_noise, contenders, judged
 from benchmarks.problems import (
     GeneratedProblem,
     earliest_acceptable,

@@ -20,9 +20,7 @@ def tf_config(job: str = "chief", index: int = 0, servers: int = 1) -> dict[str,
     chief, *others = (f"127.0.0.1:{port}" for port in ports)
     ps, (*workers, evaluator) = others[:servers], others[servers:]
     cluster = {"chief": [chief], "ps": ps, "worker": workers, "evaluator": [evaluator]}
-    return {
-        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}}),
-    }
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})}
 
 
 @pytest.fixture
