@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from syncswitch.cli.run.main import main as run_program
 from syncswitch.cli.search.main import main as search_program
 from syncswitch.trainers.model.kept import kept_for_the_next
+from tests.searcher.command_line import Invoke
 from tests.trainers.simulated.kinds import Kind, kinds
 
 # How the metric is called where it is not the accuracy, and how much of it may be lost so that the
@@ -52,9 +53,7 @@ def one_model() -> Iterator[None]:
 
 
 def call(program: Any, *arguments: object) -> Result:
-    result = CliRunner().invoke(program, list(map(str, arguments)))
-    assert result.exit_code == 0, result.stderr
-    return result
+    return Invoke(program=program).succeeds(*map(str, arguments))
 
 
 def measured(kind: Kind, path: Path) -> float:

@@ -6,7 +6,6 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -151,11 +150,6 @@ def test_the_uses_of_a_policy_in_a_few_words(
 
 W = IDENTITY.total_worker_steps
 GOOD_FROM_PERCENT = 25.0
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/job.db"
 
 
 def planned_run(

@@ -33,9 +33,8 @@ NEEDED = ["--trainer", "simulated", "--workers", "2"]
     ],
 )
 def test_a_job_with_less_of_its_metric_better_is_searched_to_its_policy(
-    tmp_path: Path, name: str, metric: Metric, said: str
+    url: str, name: str, metric: Metric, said: str
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'search.db'}"
     workload = getattr(regression_jobs, name)
     found = search(
         workload, trainer="simulated", workers=2, storage=url, threshold=0.05, settings=2
@@ -90,9 +89,8 @@ def assert_shown_as_it_is(url: str, name: str, metric: Metric, mean: str) -> Non
     ],
 )
 def test_metrics_of_any_direction_and_range_decide(
-    tmp_path: Path, name: str, metric: Metric, further: list[str]
+    url: str, name: str, metric: Metric, further: list[str]
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'search.db'}"
     found = search(
         getattr(regression_jobs, name),
         trainer="simulated",
@@ -118,8 +116,7 @@ def test_metrics_of_any_direction_and_range_decide(
         assert roots == pytest.approx(tests["value"] ** 0.5)
 
 
-def test_a_sweep_has_threshold_and_target_in_the_unit_of_the_metric(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'sweep.db'}"
+def test_a_sweep_has_threshold_and_target_in_the_unit_of_the_metric(url: str) -> None:
     sweep = ["sweep", JOB, *NEEDED, "--at", "50,0", "--runs", "1"]
     invoke = Invoke(*sweep, SYNCSWITCH_STORAGE=url)
     assert "--runs is 1: without a --threshold for MeanAbsoluteError" in invoke().stderr
@@ -176,8 +173,7 @@ def test_how_much_worse_an_error_may_be_is_measured_where_nobody_says_it(tmp_pat
     assert given.threshold == 1.5
 
 
-def test_a_job_whose_runs_never_differ_has_to_be_told(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'search.db'}"
+def test_a_job_whose_runs_never_differ_has_to_be_told(url: str) -> None:
     with pytest.raises(UserError, match="3 runs of the first protocol alone measured the same"):
         search(regression_jobs.constant, trainer="simulated", workers=2, storage=url)
     (status,) = StatusReader(url).read()

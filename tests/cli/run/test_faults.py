@@ -18,13 +18,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from syncswitch.cli.run.main import main as run
-from syncswitch.cli.search.main import main as search
 from syncswitch.searcher.training import train
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.uses.spool import take_in
 from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.trainer import Trainer
+from tests.searcher.command_line import Invoke
 from tests.tiny_job import write_tiny_job
 
 JOB = ("--trainer", "simulated", "--workers", "2")
@@ -44,8 +44,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory, mlflow_template: Path) ->
     export = ("policy", "export", "tiny", "-o", f"{folder}/policy.json")
     with kept_for_the_next():
         for words in (("run", job, *plan, *JOB), export):
-            done = CliRunner().invoke(search, [*words, "--storage", url])
-            assert done.exit_code == 0, done.output
+            Invoke().succeeds(*words, "--storage", url)
         with closing(sqlite3.connect(folder / "syncswitch.db")) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # it is copied as a file
         yield folder
