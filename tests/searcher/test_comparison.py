@@ -143,6 +143,8 @@ def test_means_intervals_and_what_is_kept_are_those_of_the_runs(url: str) -> Non
     assert target is not None
     limit = replace(quarter, accuracies=(target - 0.01, target - 0.0101, 1.0))
     assert found.kept_runs(limit) == 2
+    assert found.keeps_accuracy(quarter)
+    assert not found.keeps_accuracy(replace(quarter, diverged_runs=1))
 
 
 def test_the_policys_threshold_decides(url: str) -> None:

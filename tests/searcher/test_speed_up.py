@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from dataclasses import replace
 
@@ -40,6 +41,19 @@ def test_the_interval_is_students_and_of_the_logarithms() -> None:
     assert found.value == pytest.approx(2.1)
     assert math.log(found.high / found.value) == pytest.approx(half, rel=1e-6)
     assert math.log(found.value / found.low) == pytest.approx(half, rel=1e-6)
+
+
+def test_it_holds_the_truth_nine_times_of_ten() -> None:
+    chance = random.Random(7)
+    held = 0
+    for _ in range(2000):
+        seconds = {
+            percent: [mean * math.exp(chance.gauss(0, 0.2)) for _ in range(runs)]
+            for percent, mean, runs in ((100.0, 6.0, 2), (50.0, 4.0, 2), (12.5, 3.0, 3))
+        }
+        found = measured_speed_up(seconds, 12.5, 100.0)
+        held += found.low <= 2.0 <= found.high
+    assert 0.88 < held / 2000 < 0.92
 
 
 def test_load_that_differed_between_switch_points_counts() -> None:
