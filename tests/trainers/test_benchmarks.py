@@ -31,7 +31,7 @@ from benchmarks import (
 from syncswitch.trainers.job.embeddings import embeddings_of
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.loading import load_workload
-from tests.trainers.cluster.engines import all_gone
+from tests.trainers.cluster.launchers import all_gone
 
 ROOT = Path(__file__).parents[2]
 Play = Callable[..., str]

@@ -60,7 +60,7 @@ def test_the_switch_of_a_command_is_found(
 
     assert invoke.answer("policy", "lookup", "program", *JOB[2:])["switch_percent"] == 25.0
     found = json.loads(run(invoke, train, *SEARCH, "--json").stdout)["search"]
-    assert found["failed_runs"] == 0
+    assert found["failed_trials"] == 0
     (runs,) = (tmp_path / "syncswitch-runs").iterdir()
     assert len(list(runs.iterdir())) == found["trials"]
     # No run could start from another's checkpoint, and none was made to.

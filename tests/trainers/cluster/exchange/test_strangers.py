@@ -233,7 +233,7 @@ class TestAFlood:
             assert len(host.listener._pending) <= 8
             for first in flood[:20]:
                 assert_shown_out(first)
-        (said,) = caplog.messages
+            (said,) = caplog.messages
         assert said.startswith("many connect to")
         assert "(8 are pending; 1 turned away so far)" in said
 
