@@ -1,6 +1,6 @@
 """Ways to train one size of model; each is a process that measures once, and ends.
 
-    python -m benchmarks.scale_rows ROW SIZE SECONDS
+    python -m benchmarks.scale_rows ROW SIZE SECONDS PATIENCE_SECONDS
 
 Prints worker-steps per second.
 """
