@@ -174,7 +174,10 @@ class TrainerSwitch:
         self.saved[str(step)] = checkpoint
 
     def test(self, step: int, metrics: Mapping[str, Any]) -> bool:
-        """Takes a test, in all processes; returns True if the trainer has to stop and go `back`."""
+        """Takes a test, in all processes; returns True if the trainer has to stop and go `back`.
+
+        Raises UserError if the metric is missing.
+        """
         if self._metric not in metrics:
             raise UserError(
                 f"there is no {self._metric!r} among what was measured:"
