@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.trials.choice import JobChoice
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
@@ -100,8 +101,7 @@ def _row(entry: PolicyEntry) -> PolicyVersion:
         "created_at": datetime.fromisoformat(policy.created_at),
         "imported_at": None if imported_at is None else datetime.fromisoformat(imported_at),
     }
-    names = {field.name for field in fields(PolicyVersion)} - others.keys()
-    return PolicyVersion(**others, **{name: getattr(policy, name) for name in names})
+    return record_of(PolicyVersion, policy, **others)
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,7 @@ def _facts(use: StoredTrial, policy: TimingPolicy) -> PolicyUseFacts:
         "baseline_seconds": baseline,
         "speed_up": baseline / seconds if baseline and seconds else None,
     }
-    names = {field.name for field in fields(PolicyUseFacts)} - others.keys()
-    return PolicyUseFacts(**others, **{name: getattr(use, name) for name in names})
+    return record_of(PolicyUseFacts, use, **others)
 
 
 _ASIDE = frozenset({"name", "version", "created_at"})  # the policy has the name of the job, too

@@ -21,7 +21,6 @@ from sqlalchemy import (
     Double,
     Integer,
     MetaData,
-    Row,
     SQLColumnExpression,
     String,
     Table,
@@ -162,10 +161,10 @@ def columns_of(record: type, table: Table) -> list[Column[Any]]:
     return [table.c[field.name] for field in fields(record)]
 
 
-def record_of(record: type[_Record], row: Row[Any], **others: Any) -> _Record:
-    """Makes a dataclass from the columns of a row that are named like its fields."""
+def record_of(record: type[_Record], source: object, **others: Any) -> _Record:
+    """Makes a dataclass from what a row, or another object, has under the names of its fields."""
     names = [field.name for field in fields(record) if field.name not in others]  # type: ignore[arg-type]
-    return record(**{name: getattr(row, name) for name in names}, **others)
+    return record(**{name: getattr(source, name) for name in names}, **others)
 
 
 def add_rows(
