@@ -42,6 +42,9 @@ class TrialFacts:
     ]
     first_protocol: Annotated[str, "protocol before the switch"]
     second_protocol: Annotated[str, "protocol after the switch"]
+    momentum_after_switch: Annotated[
+        str | None, "momentum of the second protocol, such as own or same; null if it is not known"
+    ]
     total_worker_steps: Annotated[int, "W, length of the job"]
     metric: Annotated[str, "name of the metric that its runs are compared by"]
     metric_goal: Annotated[

@@ -20,6 +20,7 @@ GENERATED = WorkloadIdentity(
     workers=4,
     first_protocol="bsp",
     second_protocol="asp",
+    momentum_after_switch="same",
 )
 UNRECORDED = (
     "model",

@@ -13,7 +13,7 @@ from sqlalchemy.pool import NullPool
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.tables.base import TABLE_PREFIX
 
-REVISION = "0001"
+REVISION = "0002"
 """The revision of the tables that this version of the software reads and writes."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"

@@ -49,6 +49,8 @@ class WorkloadIdentity:
         metric_unit: Unit of the metric; None for none.
         metric_lowest: Least possible value of the metric; None for no limit.
         metric_highest: Largest possible value of the metric; None for no limit.
+        momentum_after_switch: The momentum of the second protocol, for example `own`; None if it is
+            not known.
     """
 
     name: str
@@ -71,6 +73,7 @@ class WorkloadIdentity:
     metric_unit: str | None = None
     metric_lowest: float | None = 0.0
     metric_highest: float | None = 1.0
+    momentum_after_switch: str | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> WorkloadIdentity:
@@ -123,21 +126,23 @@ class WorkloadIdentity:
         if self.model is not None:
             del content["name"]
         # The fingerprints of jobs without these fields must stay what they were.
-        for name in _LATER_FIELDS:
-            if content[name] == _USUAL[name]:
+        for name, usual in _LATER_FIELDS.items():
+            if content[name] in (usual, _USUAL[name]):
                 del content[name]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 _USUAL = {field.name: field.default for field in fields(WorkloadIdentity)}
-_LATER_FIELDS = (
-    "simulated_cluster",
-    "metric_goal",
-    "metric_unit",
-    "metric_lowest",
-    "metric_highest",
-)
+# With the value that was the only one before, if there are others that say the same.
+_LATER_FIELDS = {
+    "simulated_cluster": None,
+    "metric_goal": "max",
+    "metric_unit": None,
+    "metric_lowest": 0.0,
+    "metric_highest": 1.0,
+    "momentum_after_switch": "same",
+}
 
 
 @dataclass(frozen=True, slots=True)

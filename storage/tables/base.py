@@ -114,6 +114,7 @@ _LENGTHS = {
     "kind": 32,
     "metric_goal": 8,
     "metric_unit": 64,
+    "momentum_after_switch": 64,
     "name": 255,
     "protocol": 64,
     "second_protocol": 64,

@@ -35,9 +35,13 @@ def test_a_fingerprint_never_changes(identity: WorkloadIdentity, fingerprint: st
 
 
 def test_everything_but_the_name_enters_the_fingerprint() -> None:
-    known = replace(
-        SIMULATED, metric_goal="min", metric_unit="km", metric_lowest=1.0, metric_highest=9.0
-    )
+    metric = {
+        "metric_goal": "min",
+        "metric_unit": "km",
+        "metric_lowest": 1.0,
+        "metric_highest": 9.0,
+    }
+    known = replace(SIMULATED, **metric, momentum_after_switch="own")
     for field in fields(WorkloadIdentity):
         value = getattr(known, field.name)
         other = f"{value}x" if isinstance(value, str) else value * 2

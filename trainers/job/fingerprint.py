@@ -12,6 +12,7 @@ import numpy as np
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.embeddings import true_shape
+from syncswitch.trainers.job.hyperparameters import momentum_rule
 from syncswitch.trainers.job.keras_parts import (
     build_loss,
     build_metric,
@@ -92,6 +93,7 @@ def workload_identity(
         metric_unit=metric.unit,
         metric_lowest=metric.lowest,
         metric_highest=metric.highest,
+        momentum_after_switch=momentum_rule(workload, second_protocol),
     )
 
 
@@ -135,8 +137,6 @@ def _describe_optimizer(workload: Workload, workers: int) -> str:
     schedule = build_schedule(workload)
     if schedule is not None and schedule_boundaries(schedule) is None:
         described["learning_rate_schedule"] = _description(schedule)
-    if workload.momentum_after_switch != "same":
-        described["momentum_after_switch"] = workload.momentum_after_switch
     if workload.batch_after_switch != "same" and workers > 1:
         described["batch_after_switch"] = workload.batch_after_switch
     if workload.momentum_stage_worker_steps is not None:

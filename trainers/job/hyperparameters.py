@@ -13,7 +13,7 @@ from functools import cache
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.keras_parts import build_schedule, check_rate, schedule_boundaries
-from syncswitch.trainers.job.schedule import decay_factor
+from syncswitch.trainers.job.schedule import decay_factor, round_worker_steps
 from syncswitch.trainers.job.workload import Momentum, Workload
 
 
@@ -29,7 +29,8 @@ class Configuration:
     ) -> None:
         self._rate_at = rate_at
         self._workload = workload
-        self._workers = spec.identity.workers
+        self.workers = spec.identity.workers
+        self._is_own = spec.identity.momentum_after_switch == "own"
         epoch_worker_steps = examples / workload.batch_size
         self._stage_worker_steps = workload.momentum_stage_worker_steps or epoch_worker_steps
 
@@ -45,7 +46,7 @@ class Configuration:
     def batches(self, second_since: int | None) -> int:
         """Number of local batches in each gradient, see `Workload.batch_after_switch`."""
         is_global = second_since is not None and self._workload.batch_after_switch == "global"
-        return self._workers if is_global else 1
+        return self.workers if is_global else 1
 
     def momentum(self, worker_step: int, second_since: int | None) -> float:
         """Momentum of the update with this worker-step; see `RunLog.second_since`."""
@@ -53,14 +54,27 @@ class Configuration:
         if second_since is None:
             return mu
         stages = int((worker_step - second_since) / self._stage_worker_steps)
-        return momentum_after_switch(
-            self._workload.momentum_after_switch, mu, self._workers, stages
-        )
+        return momentum_after_switch(self._workload.momentum_after_switch, mu, self.workers, stages)
+
+    def is_own(self, second_since: int | None) -> bool:
+        """Whether each worker has a momentum of its own; see `Workload.momentum_after_switch`."""
+        return self._is_own and second_since is not None
+
+
+def momentum_rule(workload: Workload, second_protocol: str) -> Momentum:
+    """Returns the momentum after the switch as it is carried out with this protocol.
+
+    Where no push is applied by itself there is nothing that a worker's own momentum could move.
+    """
+    variant = workload.momentum_after_switch
+    is_push = round_worker_steps(second_protocol, workers=2) == 1
+    return "same" if variant == "own" and not is_push else variant
 
 
 def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stages: int) -> float:
     """Momentum in the second protocol, in stage i after the switch."""
     factors: dict[Momentum, float] = {
+        "own": 1.0,
         "same": 1.0,
         "zero": 0.0,
         "scaled": 1 / workers,

@@ -13,7 +13,7 @@ from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
 from syncswitch.storage.records.job import MOST_WORKER_STEPS
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 
-Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
+Momentum = Literal["own", "same", "zero", "scaled", "ramped", "additive"]
 """Momentum after the switch, see `hyperparameters.momentum_after_switch`."""
 
 Batch = Literal["same", "global"]
@@ -58,8 +58,11 @@ class Workload:
         batch_after_switch: Examples in a gradient of the second protocol: `same` (B) or `global`
             (n * B, as in a round), which counts as n worker-steps and is applied with the rate
             n * eta. For protocols that apply each push, such as `asp`.
-        momentum_after_switch: Momentum in the second protocol: `same`, `zero`, `scaled` (mu/n),
-            `ramped` (mu/n, 2 mu/n, 4 mu/n ... mu) or `additive` (mu/n, 2 mu/n, 3 mu/n ... mu).
+        momentum_after_switch: Momentum in the second protocol. With `own` each worker has the
+            momentum of its own gradients, or with an optimizer all of its variables, and pushes
+            what is to be added to the parameters. Otherwise all pushes move one shared momentum:
+            `same`, `zero`, `scaled` (mu/n), `ramped` (mu/n, 2 mu/n, 4 mu/n ... mu) or `additive`
+            (mu/n, 2 mu/n, 3 mu/n ... mu). Protocols that apply no single push share it always.
         momentum_stage_worker_steps: How long `ramped` and `additive` keep each value; None for an
             epoch.
         largest_scaling: Limit of linear scaling: the rate of an update grows with its number of
@@ -139,10 +142,10 @@ class Workload:
         if self.batch_after_switch not in get_args(Batch):
             batches = ", ".join(get_args(Batch))
             yield f"batch_after_switch is {self.batch_after_switch!r}; give one of {batches}"
-        if self.optimizer is not None and variant != "same":
+        if self.optimizer is not None and variant not in ("own", "same"):
             yield (
-                "momentum_after_switch is for the built-in SGD, and this workload has an optimizer;"
-                " leave one of the two out"
+                f"momentum_after_switch is {variant!r}, which is for the built-in SGD, and this"
+                " workload has an optimizer; give own or same, or leave the optimizer out"
             )
         if self.momentum_stage_worker_steps is not None and variant not in ("ramped", "additive"):
             yield (

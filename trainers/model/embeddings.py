@@ -99,12 +99,19 @@ class EmbeddingShard:
         )
 
     def push(
-        self, gradients: Sequence[Sequence[RowGradient]], rate: float, momentum: float
+        self,
+        gradients: Sequence[Sequence[RowGradient]],
+        rate: float,
+        momentum: float,
+        own_workers: int = 0,
     ) -> None:
-        """Applies the mean of several gradients, each of which has one for each embedding."""
+        """Applies the mean of several gradients, each of which has one for each embedding.
+
+        For `own_workers` see `Update`.
+        """
         if not self._tables:
             return
-        update = Update(self._updates, rate, momentum)
+        update = Update(self._updates, rate, momentum, own_workers)
         for table, *parts in zip(self._tables, *gradients, strict=True):
             ids, gradient = mean_of_rows(parts)
             table.keep(ids)

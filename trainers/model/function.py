@@ -372,10 +372,10 @@ def trace_step(
     return concrete(step, tf.TensorSpec([sum(sizes)]), *examples, numbers, *of_rows)
 
 
-def trace_update(optimizer: Optimizer, parameters: int) -> Any:
-    """Traces `Optimizer.apply` for a number of parameters."""
+def trace_update(optimizer: Optimizer, parameters: int, *, is_own: bool = False) -> Any:
+    """Traces `Optimizer.apply` for a number of parameters, or `Optimizer.change` if `is_own`."""
     return concrete(
-        optimizer.apply,
+        optimizer.change if is_own else optimizer.apply,
         tf.TensorSpec([parameters]),
         tf.TensorSpec([optimizer.layout.size]),
         tf.TensorSpec([], tf.int64),

@@ -28,11 +28,21 @@ _FIRST_LENGTH = 1024
 
 
 class Update(NamedTuple):
-    """An update: the number of those before it, its learning rate, and the workload's momentum."""
+    """An update: the number of those before it, its learning rate, and the workload's momentum.
+
+    `own_workers` is the number of workers if each has a momentum of its own, otherwise 0. Rows are
+    not kept by each of them: their momentum here is the mean of what the workers would have. A push
+    moves one of them, and so this mean by the n-th part.
+    """
 
     before: int
     rate: float
     momentum: float
+    own_workers: int = 0
+
+    def kept_share(self, momentum: float) -> float:
+        """Returns the factor of an accumulator in this update."""
+        return 1 - (1 - momentum) / (self.own_workers or 1)
 
 
 class Memory:
@@ -97,7 +107,13 @@ class _MomentumMemory(_Sums):
 
     @override
     def add(self, update: Update) -> None:
-        factor, weight = (update.momentum, -update.rate) if self._own is None else (self._own, 1.0)
+        momentum, weight = update.momentum, -update.rate
+        if self._own is not None:
+            momentum, weight = self._own, 1.0
+        factor = update.kept_share(momentum)
+        if update.own_workers:
+            # It acts after the factor, and the accumulator before it counts.
+            weight *= momentum**2 / factor if factor else 0.0
         sums, products = self._entries[self._living : self._length].T
         products *= factor
         sums += weight * products
@@ -198,9 +214,27 @@ class MomentumRule(RowRule, frozen=True, tag=True):
     @override
     def apply(self, values: Vector, slots: Slots, gradient: Vector, update: Update) -> None:
         (accumulator,) = slots
-        accumulator *= np.float32(update.momentum)
-        accumulator += gradient
-        values -= accumulator * np.float32(update.rate)
+        _accumulate(values, accumulator, gradient, update, update.momentum, -update.rate)
+
+
+def _accumulate(
+    values: Vector,
+    accumulator: Vector,
+    step: Vector,
+    update: Update,
+    momentum: float,
+    rate: float,
+) -> None:
+    """Moves rows and their accumulator, in place; `rate` is the factor on both of these."""
+    mu, n = np.float32(momentum), update.own_workers
+    if n:
+        # `MomentumSGD.change`, where the accumulator is the mean of the workers'.
+        values += np.float32(rate) * (mu * mu * accumulator + (1 + mu) * step)
+        step = step / np.float32(n)
+    accumulator *= np.float32(update.kept_share(momentum))
+    accumulator += step
+    if not n:
+        values += np.float32(rate) * accumulator
 
 
 class KerasSGDRule(RowRule, frozen=True, tag=True):
@@ -224,9 +258,8 @@ class KerasMomentumRule(RowRule, frozen=True, tag=True):
     @override
     def apply(self, values: Vector, slots: Slots, gradient: Vector, update: Update) -> None:
         (accumulator,) = slots
-        accumulator *= np.float32(self.momentum)
-        accumulator -= gradient * np.float32(update.rate)
-        values += accumulator
+        step = gradient * -np.float32(update.rate)
+        _accumulate(values, accumulator, step, update, self.momentum, 1.0)
 
 
 class AdagradRule(RowRule, frozen=True, tag=True):

@@ -423,15 +423,15 @@ def _is_close(one: Gradient, other: Gradient) -> bool:
     )
 
 
-def make_update(optimizer: Optimizer, parameters: int) -> FlatUpdate:
-    """The optimizer's update as a function of arrays, which it leaves unchanged."""
+def make_update(optimizer: Optimizer, parameters: int, *, is_own: bool = False) -> FlatUpdate:
+    """The optimizer's update (see `trace_update`) of arrays, which it leaves unchanged."""
     if not isinstance(optimizer, MomentumSGD):
-        return flat_update(trace_update(optimizer, parameters))
+        return flat_update(trace_update(optimizer, parameters, is_own=is_own))
 
     def update(*state_and_gradient: Any) -> tuple[Vector, Vector]:
         # Values that diverge become infinite; the loss shows it.
         with np.errstate(over="ignore", invalid="ignore"):
-            return optimizer.apply(*state_and_gradient)
+            return (optimizer.change if is_own else optimizer.apply)(*state_and_gradient)
 
     return update
 
@@ -447,6 +447,8 @@ class TrainingLearner(Learner):
         self,
         source: GradientSource,
         update: FlatUpdate,
+        change: FlatUpdate,
+        initial_slots: Vector,
         configuration: Configuration,
         seed: int,
         state: ModelState,
@@ -455,6 +457,8 @@ class TrainingLearner(Learner):
         self._embeddings = embeddings
         self._source = source
         self._update = update
+        self._change = change
+        self._initial_slots = initial_slots
         self._configuration = configuration
         self._seed = seed
         self._exchange = Exchange.PUSH
@@ -463,6 +467,8 @@ class TrainingLearner(Learner):
         self.loss = LossMean()
         self.is_finite = True
         self._replicas: dict[int, ModelState] = {}
+        # By worker, if each has slots of its own: these, with the parameters that it has pulled.
+        self._own: dict[int, ModelState] = {}
         # By worker: the inputs of its round, of a gradient not yet begun, and a begun gradient.
         self._pulled: dict[int, list[Pulled]] = {}
         self._waiting: dict[int, Pulled] = {}
@@ -492,11 +498,16 @@ class TrainingLearner(Learner):
         self._exchange, self._second_since = exchange, second_since
         is_replica = exchange is Exchange.REPLICA
         self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
+        is_own = exchange is Exchange.PUSH and self._configuration.is_own(second_since)
+        self._own = dict.fromkeys(members, self.state) if is_own else {}
 
     @override
     def finish(self) -> None:
         if self._replicas:
             self.state = self._mean_replica()
+        if self._own:
+            slots = mean_vector([own.slots for own in self._own.values()])
+            self.state = replace(self.state, slots=slots)
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
         """Current parameters and statistics (of replicas their mean), and embedding rows."""
@@ -513,9 +524,13 @@ class TrainingLearner(Learner):
         if replica is not None and not self._replicas:
             # For the first worker that comes back.
             self.state = replica
+        if len(self._own) > 1:
+            self._own.pop(worker, None)
 
     @override
     def come_back(self, worker: int) -> None:
+        if self._own:
+            self._own[worker] = replace(self.state, slots=self._initial_slots, updates=0)
         if self._exchange is Exchange.REPLICA:
             self._replicas[worker] = self._mean_replica() if self._replicas else self.state
 
@@ -523,6 +538,8 @@ class TrainingLearner(Learner):
     def pull(self, ticket: Ticket) -> None:
         worker = ticket.worker
         state = self._replicas[worker] if self._exchange is Exchange.REPLICA else self.state
+        if self._own:
+            self._own[worker] = replace(self._own[worker], parameters=state.parameters)
         pulled = []
         for step in ticket.worker_steps:
             ids = self._source.wanted(step, self._seed)
@@ -557,6 +574,8 @@ class TrainingLearner(Learner):
         rate = self._configuration.rate(step, len(self._replicas) or ticket.batches)
         if self._exchange is Exchange.REPLICA:
             self._replicas[worker] = self._moved(self._replicas[worker], gradient, rate, step)
+        elif self._own:
+            self._add(worker, gradient, rate, step)
         else:
             self._apply(gradient, rate, step)
 
@@ -590,6 +609,20 @@ class TrainingLearner(Learner):
         self.state = self._moved(self.state, gradient, rate, step)
         momentum = self._configuration.momentum(step, self._second_since)
         self._embeddings.shard.push([gradient.rows], rate, momentum)
+
+    def _add(self, worker: int, gradient: Gradient, rate: float, step: int) -> None:
+        """Adds what a worker with slots of its own makes of its gradient."""
+        own, momentum = self._own[worker], self._configuration.momentum(step, self._second_since)
+        change, slots = self._change(
+            own.parameters, own.slots, own.updates, gradient.values, rate, momentum
+        )
+        self._own[worker] = replace(own, slots=slots, updates=own.updates + 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            parameters = self.state.parameters + change
+        statistics = self._source.move(self.state.statistics, gradient.contribution)
+        updates = self.state.updates + 1
+        self.state = ModelState(parameters, self.state.slots, statistics, updates)
+        self._embeddings.shard.push([gradient.rows], rate, momentum, self._configuration.workers)
 
     def _mean_replica(self) -> ModelState:
         replicas = list(self._replicas.values())

@@ -195,7 +195,11 @@ class SimulatedTrainer(Trainer):
         _check_memory(workload, workers, function.parameters.size)
         optimizer = make_optimizer(workload, function.parameters)
         self._form = StateForm(workload, function, optimizer)
-        self._update = make_update(optimizer, function.parameters.size)
+        self._updates = [
+            make_update(optimizer, function.parameters.size, is_own=is_own)
+            for is_own in (False, True)
+        ]
+        self._initial_slots = optimizer.initial_slots()
         self._source, self._tester = compiled.source, compiled.tester
 
     @override
@@ -223,7 +227,8 @@ class SimulatedTrainer(Trainer):
     def _run(self, spec: TrialSpec, log: RunLog) -> None:
         learner = TrainingLearner(
             self._source,
-            self._update,
+            *self._updates,
+            self._initial_slots,
             Configuration(self._workload, spec, self._examples, self._rate_at),
             spec.seed,
             self._form.begin(spec, log),

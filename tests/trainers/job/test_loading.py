@@ -96,7 +96,7 @@ def test_a_workload_is_loaded_from_a_package_in_the_current_folder(
                 ("momentum=much", "momentum is 'much'; give a number"),
                 ("batch_size=0", "batch_size is 0; give a whole number, 1 to 1000000000000000"),
                 ("batch_after_switch=4", "batch_after_switch is 4; give one of same, global"),
-                ("momentum_after_switch=3", "momentum_after_switch is 3; give one of same"),
+                ("momentum_after_switch=3", "momentum_after_switch is 3; give one of own"),
             )
         ),
     ],
