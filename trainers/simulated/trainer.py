@@ -195,11 +195,9 @@ class SimulatedTrainer(Trainer):
         _check_memory(workload, workers, function.parameters.size)
         optimizer = make_optimizer(workload, function.parameters)
         self._form = StateForm(workload, function, optimizer)
-        self._updates = [
-            make_update(optimizer, function.parameters.size, is_own=is_own)
-            for is_own in (False, True)
-        ]
-        self._initial_slots = optimizer.initial_slots()
+        self._optimizer = optimizer
+        self._update = make_update(optimizer, function.parameters.size)
+        self._change = make_update(optimizer, function.parameters.size, is_own=True)
         self._source, self._tester = compiled.source, compiled.tester
 
     @override
@@ -227,8 +225,9 @@ class SimulatedTrainer(Trainer):
     def _run(self, spec: TrialSpec, log: RunLog) -> None:
         learner = TrainingLearner(
             self._source,
-            *self._updates,
-            self._initial_slots,
+            self._update,
+            self._change,
+            self._optimizer.initial_slots(),
             Configuration(self._workload, spec, self._examples, self._rate_at),
             spec.seed,
             self._form.begin(spec, log),
