@@ -40,9 +40,7 @@ def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryI
         try:
             with temporary.open("xb") as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
+            put_in_place(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
@@ -50,6 +48,31 @@ def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryI
             f"cannot write the file {path}: {error.strerror or error};"
             f" name a file in a directory that exists and is writable"
         ) from error
+
+
+def put_in_place(temporary: Path, target: Path) -> None:
+    """Replaces a file by another that is written; afterwards both data and name are on the disk.
+
+    So what the new file makes needless may be removed. Raises OSError.
+    """
+    sync(temporary)
+    os.replace(temporary, target)
+    sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:  # a folder may be writable and not readable
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems of networks cannot do it for folders
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _target(path: Path) -> Path:

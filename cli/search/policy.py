@@ -58,7 +58,7 @@ from syncswitch.searcher.words import (
 )
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import policy_text as policy_file_text
 from syncswitch.storage.policies.file import policy_to_dict, read_policy_file, write_policy
 from syncswitch.storage.policies.registry import (
@@ -226,7 +226,11 @@ def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool)
         imported = import_policies(database, contents)
         for file in files:
             spool = spool_beside(Path(file))
-            taken = take_in(database, spool)
+            try:
+                taken = take_in(database, spool)
+            except UserError as error:  # the policies are in
+                print_note(str(error))
+                continue
             if taken.recorded:
                 print_note(f"{counted(taken.recorded, 'later run')} taken in from {spool}")
             for word in (*taken.kept, *taken.set_aside):

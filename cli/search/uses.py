@@ -31,7 +31,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
 from syncswitch.storage.queries.policies import PolicyUseFacts, use_facts
 from syncswitch.storage.records.metric import Metric
-from syncswitch.storage.uses.spool import take_in
+from syncswitch.storage.uses.spool import TakenIn, take_in
 
 
 @click.group(cls=SubcommandGroup)
@@ -91,21 +91,28 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
     syncswitch-run leaves such a file beside its policy file if it finds no database. Each use
     counts once, however often a file is imported. A line whose policy is not in the database stays
     in its file; a line that is not a use is moved to NAME.refused.jsonl. Both are reported with the
-    reason.
+    reason. A file without any use is refused, and stays as it is.
     """
     for file in files:
         if not file.exists():
             raise UserError(f"there is no file {file}; syncswitch-run names the one it leaves")
     with open_database(storage_url, create=False) as database:
-        taken = [take_in(database, file) for file in files]
+        taken: dict[Path, TakenIn] = {}
+        refused = []
+        for file in files:
+            try:
+                taken[file] = take_in(database, file)
+            except UserError as error:
+                refused.append(str(error))
     if as_json:
-        documents = zip(files, taken, strict=True)
-        print_json([{"path": str(file), **dataclasses.asdict(one)} for file, one in documents])
-        return
-    for file, one in zip(files, taken, strict=True):
-        print_text(f"{file}: {one.recorded} taken in, {one.known} already there")
-        for word in (*one.kept, *one.set_aside):
-            print_text(f"- {word}")
+        print_json([{"path": str(file), **dataclasses.asdict(one)} for file, one in taken.items()])
+    else:
+        for file, one in taken.items():
+            print_text(f"{file}: {one.recorded} taken in, {one.known} already there")
+            for word in (*one.kept, *one.set_aside):
+                print_text(f"- {word}")
+    if refused:
+        raise UserError("; ".join(refused))
 
 
 def _cells(use: PolicyUseFacts, metric: Metric, title: str) -> Row:

@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.errors import FatalError, PolicyError, UserError, reason_of
-from syncswitch.storage.files import check_plain_file, whole_file
+from syncswitch.storage.files import check_plain_file, sync, whole_file
 from syncswitch.storage.records.policy import PolicyUse
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def spool_use(path: Path, use: PolicyUse) -> None:
             file.seek(max(0, end - 1))
             # Without its end, the writer of the last line was killed.
             file.write(b"\n" + line if file.read(1) not in (b"", b"\n") else line)
-            _to_disk(file, path)
+        sync(path)
+        sync(path.parent)
     except OSError as error:
         raise UserError(
             f"cannot write the file {path}: {error.strerror or error}; name a file in a directory"
@@ -85,17 +86,6 @@ def _locked(path: Path, more_flags: int = 0) -> Iterator[IO[bytes]]:
         time.sleep(0.02)
 
 
-def _to_disk(file: IO[bytes], path: Path) -> None:
-    """Writes the content, and the name of the file in its folder, to the disk."""
-    file.flush()
-    os.fsync(file.fileno())
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 @dataclass(frozen=True, slots=True)
 class TakenIn:
     """The result of taking in a spool file.
@@ -119,14 +109,15 @@ def take_in(
     """Records the uses of a spool file, and removes from it those that the database has.
 
     A line whose policy the database lacks stays; one that is not a valid use is set aside in a file
-    beside this one. A file without lines is removed, and a missing file is fine. Raises UserError
-    if the file cannot be read or written, RetryableError if the database is away: what it does not
+    beside this one. A file whose lines have all been taken in is removed, and a missing file is
+    fine. Raises UserError if the file cannot be read or written, or holds no use, so that it is
+    somebody else's and stays as it is; RetryableError if the database is away: what it does not
     have is still in the file.
     """
     try:
         check_plain_file(path, _MOST_BYTES)
         with _locked(path) as file:
-            lines = file.read().splitlines(keepends=True)
+            lines = file.read().split(b"\n")
             return _take_in(database, path, lines, patience_seconds)
     except (FileNotFoundError, NotADirectoryError):
         return TakenIn()
@@ -142,30 +133,49 @@ def _take_in(
     from syncswitch.storage.uses.store import record_use
 
     recorded = known = 0
+    uses: dict[int, PolicyUse] = {}
     kept: dict[str, bytes] = {}
     refused: dict[str, bytes] = {}
     aside = path.with_name(f"{path.name.removesuffix(_SUFFIX)}{_ASIDE}")
+
+    def refuse(number: int, error: Exception) -> None:
+        why = f"line {number} of {path} is not a use ({reason_of(error)}); it is in {aside} now"
+        refused[why] = lines[number - 1]
+
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+        if line.strip():
+            try:
+                uses[number] = _parsed(line)
+            except _NOT_A_USE as error:
+                refuse(number, error)
+    if not uses:
+        why = next(iter(refused), "").partition("(")[2].partition(");")[0] or "it is empty"
+        raise UserError(
+            f"{path} holds no use of a policy ({why}) and stays as it is; give a file that"
+            f" syncswitch-run has left, such as NAME{_SUFFIX}"
+        )
+    for number, use in uses.items():
         try:
-            is_new = record_use(database, _parsed(line), patience_seconds=patience_seconds)
+            is_new = record_use(database, use, patience_seconds=patience_seconds)
             recorded, known = recorded + is_new, known + (not is_new)
         except PolicyError as error:
-            kept[f"line {number} of {path} stays there: {error}"] = line
-        except (FatalError, ValueError, OverflowError, RecursionError) as error:
-            why = f"line {number} of {path} is not a use ({reason_of(error)}); it is in {aside} now"
-            refused[why] = line
+            kept[f"line {number} of {path} stays there: {error}"] = lines[number - 1]
+        except _NOT_A_USE as error:
+            refuse(number, error)
     if refused:
-        with aside.open("ab") as file:
-            file.writelines(line.rstrip(b"\n") + b"\n" for line in refused.values())
-            _to_disk(file, aside)
+        with _locked(aside, os.O_CREAT) as file:
+            file.writelines(line + b"\n" for line in refused.values())
+        sync(aside)
+        sync(aside.parent)
     if kept:
         with whole_file(path) as whole:
-            whole.writelines(kept.values())
+            whole.writelines(line + b"\n" for line in kept.values())
     else:
-        path.unlink()
+        Path(os.path.realpath(path)).unlink()
     return TakenIn(recorded, known, tuple(kept), tuple(refused))
+
+
+_NOT_A_USE = (FatalError, ValueError, OverflowError, RecursionError)
 
 
 def _parsed(line: bytes) -> PolicyUse:

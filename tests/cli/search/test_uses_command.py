@@ -124,3 +124,25 @@ def test_of_what_nobody_used_nothing_is_said_until_waiting_uses_are_taken_in(
     spool_use(path, use(policy, 2))
     assert f"1 later run taken in from {path}" in invoke("policy", "import", str(file)).stderr
     assert "Used twice, 2 kept" in invoke("policy", "lookup", "generated").stdout
+
+
+def test_no_file_of_others_is_touched_by_an_import(
+    policy: TimingPolicy, invoke: Invoke, url: str, tmp_path: Path
+) -> None:
+    waiting, notes, folder = (tmp_path / name for name in ("a.uses.jsonl", "notes.txt", "folder"))
+    own = Path(url.removeprefix("sqlite:///"))
+    notes.write_text("my notes\n")
+    folder.mkdir()
+    spool_use(waiting, use(policy, 0))
+    others = [str(notes), str(own), str(folder)]
+    result = invoke("uses", "import", *others, str(waiting))
+    assert (result.exit_code, result.stdout.count("1 taken in")) == (2, 1)
+    assert [result.stderr.count(f"{one} holds no use") for one in others] == [1, 1, 0]
+    assert f"{folder}: Is a directory" in result.stderr
+    assert (notes.read_text(), waiting.exists()) == ("my notes\n", False)
+    assert len(invoke.answer("uses", "list")) == 1
+    # Nor is what happens to lie beside a policy file, which is taken in all the same.
+    file = export(invoke, tmp_path / "job.json")
+    (tmp_path / "job.uses.jsonl").write_text("mine")
+    assert "job.uses.jsonl holds no use" in invoke.succeeds("policy", "import", str(file)).stderr
+    assert (tmp_path / "job.uses.jsonl").read_text() == "mine"

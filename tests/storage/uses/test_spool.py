@@ -88,6 +88,35 @@ def test_a_line_that_is_not_whole_is_set_aside_with_a_word(
     assert (refused(spool_path), spool_path.exists()) == ([whole[:200]], False)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"a,b\r\n1,2", b"{}\n", b"SQLite format 3\0\n\xff\r\xfe", b"[1]\n" * 9],
+)
+def test_a_file_that_holds_no_use_stays_as_it_is(
+    database: Database, spool_path: Path, content: bytes
+) -> None:
+    spool_path.write_bytes(content)
+    with pytest.raises(UserError, match="holds no use of a policy .* stays as it is"):
+        take_in(database, spool_path)
+    assert spool_path.read_bytes() == content
+    assert list(spool_path.parent.glob("*.jsonl")) == [spool_path]
+
+
+def test_what_is_refused_is_kept_byte_for_byte(
+    database: Database, used_policy: TimingPolicy, spool_path: Path
+) -> None:
+    odd = [b"\xff\xfe\r\x0bx\0", b"  {}  ", b"no end"]
+    target = spool_path.with_name("target")
+    spool_use(target, use_of(used_policy))
+    target.write_bytes(target.read_bytes() + b"\n".join(odd))
+    spool_path.symlink_to(target.name)
+    aside = spool_path.with_name("digits.refused.jsonl")
+    aside.write_bytes(b"from an earlier one\n")
+    assert take_in(database, spool_path).recorded == 1
+    assert aside.read_bytes() == b"\n".join([b"from an earlier one", *odd, b""])
+    assert (target.exists(), spool_path.is_symlink()) == (False, True)
+
+
 NASTY = (
     *(10**30, 2**63, -(2**63), 2**31, -1, 0.5, 1e999, math.nan, None, True, "x", "\0\ud800"),
     *("9" * 400, "0001-01-01T00:00:00+14:00", "2026-01-01", [], [[]], {}, {"": "\0"}),
