@@ -117,6 +117,20 @@ def open_plain_file(path: Path) -> BinaryIO:
     return file
 
 
+def check_private(folder: Path) -> None:
+    """Makes a folder for what nobody else may read, where everybody may write, such as in `/tmp`.
+
+    Elsewhere nothing is done. Raises OSError if somebody else has prepared it.
+    """
+    if not folder.parent.is_dir() or not folder.parent.stat().st_mode & stat.S_IWOTH:
+        return
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise OSError(errno.EPERM, "somebody else has made this folder, or can open it")
+
+
 class OwnedFolder:
     """A new folder that is removed with its owner; if that is killed, by the next owner.
 

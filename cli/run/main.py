@@ -5,6 +5,8 @@ Thin on purpose: it needs no Optuna, and with a policy file no database.
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,7 @@ from syncswitch.searcher.backends.base import (
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.simulated import SimulatedCluster
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.job import LARGEST_SEED
 
 if TYPE_CHECKING:
@@ -178,10 +180,17 @@ def main(
             raise
         console.print_error(f"interrupted; {interruption}")
         return EXIT_INTERRUPTED
-    if as_json:
-        console.print_json(report_as_json(done))
-    else:
-        print_report(done)
+    try:
+        if as_json:
+            console.print_json(report_as_json(done))
+        else:
+            print_report(done)
+        sys.stdout.flush()
+    except Exception as error:
+        what = "the model is saved as" if done.has_model else "the training is done, its output in"
+        console.print_note(f"{what} {done.model_path}; its report fails: {one_line(error)}")
+        # What is left in the buffer would fail again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return None
 
 

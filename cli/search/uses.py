@@ -102,6 +102,8 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
         for file in files:
             try:
                 taken[file] = take_in(database, file)
+                if taken[file] == TakenIn():
+                    refused.append(f"{file} holds no use of a policy, and stays as it is")
             except UserError as error:
                 refused.append(str(error))
     if as_json:

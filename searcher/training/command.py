@@ -18,6 +18,7 @@ from syncswitch.searcher.training.uses import Tell, UsesHome
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.trainers.command.trainer import CommandTrainer
+from syncswitch.trainers.run.tensorboard import watched_aside
 
 
 def train_by_command(
@@ -58,7 +59,7 @@ def train_by_command(
     alone_seconds = tuple(home.times_alone(identity))
     try:
         use_id = uuid.uuid4().hex
-        with observer(identity) as watching:
+        with watched_aside(observer, identity, tell) as watching:
             record = runner.train(spec, watching)
         folder = runner.last_folder
         assert folder is not None  # it has just trained

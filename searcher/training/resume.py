@@ -104,7 +104,7 @@ class RunCheckpoints:
         on from them is the same use.
         """
         self._folder = folder.absolute()
-        temporary = Path(tempfile.gettempdir(), f"syncswitch-{self.use_id}")
+        temporary = Path(tempfile.gettempdir(), f"syncswitch-{uuid.uuid4().hex}")
         places = (spare.absolute() for spare in (*spares, temporary))
         self._spares = tuple(place for place in places if place != self._folder)
         self._spec = replace(
@@ -168,16 +168,22 @@ class RunCheckpoints:
                 self.remove()
 
     def remove(self) -> None:
-        """Removes this trial's checkpoints. Raises OSError."""
+        """Removes this trial's checkpoints. Raises OSError.
+
+        The one from which least is left to do goes last, and after it the use id: whoever is killed
+        in between and goes on is the same use.
+        """
         problems = []
-        for folder in (self._folder, *self._spares):
-            # A killed run may have left an incomplete one, whose name begins with a dot.
-            for pattern in (f"{self._prefix}*", f".{self._prefix}*"):
-                for path in folder.glob(pattern):
-                    try:
-                        path.unlink(missing_ok=True)
-                    except OSError as error:
-                        problems.append(error)
+        folders = (*self._spares, self._folder)
+        # A killed run may have left an incomplete one, whose name begins with a dot.
+        found = [(-1.0, path) for one in folders for path in one.glob(f".{self._prefix}*")]
+        found += [one for folder in folders for one in self._finished(folder)]
+        for path in (*(path for _, path in sorted(found)), self._use_file):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                problems.append(error)
+        for folder in folders:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         if problems:
@@ -216,10 +222,15 @@ class RunCheckpoints:
     @property
     def _left(self) -> list[float]:
         """The percents of W of the checkpoints in the folder."""
+        return [percent for percent, _ in self._finished(self._folder)]
+
+    def _finished(self, folder: Path) -> list[tuple[float, Path]]:
+        """The checkpoints in a folder, each with its percent of W."""
         found = []
-        for path in self._folder.glob(f"{self._prefix}*{_SUFFIX}"):
+        for path in folder.glob(f"{self._prefix}*{_SUFFIX}"):
             with contextlib.suppress(ValueError):  # somebody else's file
-                found.append(float(path.name.removeprefix(self._prefix).removesuffix(_SUFFIX)))
+                percent = path.name.removeprefix(self._prefix).removesuffix(_SUFFIX)
+                found.append((float(percent), path))
         return found
 
 

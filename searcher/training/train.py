@@ -40,7 +40,12 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
-from syncswitch.trainers.run.tensorboard import SideOutput, check_tensorboard, logged
+from syncswitch.trainers.run.tensorboard import (
+    SideOutput,
+    check_tensorboard,
+    logged,
+    watched_aside,
+)
 from syncswitch.trainers.trainer import Observer
 
 if TYPE_CHECKING:
@@ -216,7 +221,7 @@ def train(
                 opened = cluster.open(loaded, workload, identity.workers)
                 with (
                     logged(opened, tensorboard, name, tell) as trains,
-                    watching(identity) as watches,
+                    watched_aside(watching, identity, tell) as watches,
                 ):
                     record = trains.train(kept.spec, watches)
             except RetryableError as error:

@@ -44,7 +44,7 @@ def spool_beside(path: Path) -> Path:
 def spool_use(path: Path, use: PolicyUse) -> None:
     """Adds a use to a spool file, which is made if need be; afterwards it is on the disk.
 
-    Raises UserError if the file cannot be written.
+    Raises UserError if the file cannot be written; then it is as it was.
     """
     text = json.dumps(asdict(use), default=datetime.isoformat, ensure_ascii=False)
     line = text.encode(errors="replace") + b"\n"
@@ -53,8 +53,13 @@ def spool_use(path: Path, use: PolicyUse) -> None:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(0, end - 1))
             # Without its end, the writer of the last line was killed.
-            file.write(b"\n" + line if file.read(1) not in (b"", b"\n") else line)
-        sync(path)
+            try:
+                file.write(b"\n" + line if file.read(1) not in (b"", b"\n") else line)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), end)  # on a full disk it may be half written
+                raise
         sync(path.parent)
     except OSError as error:
         raise UserError(
@@ -148,8 +153,10 @@ def _take_in(
                 uses[number] = _parsed(line)
             except _NOT_A_USE as error:
                 refuse(number, error)
+    if not uses and not refused:
+        return TakenIn()
     if not uses:
-        why = next(iter(refused), "").partition("(")[2].partition(");")[0] or "it is empty"
+        why = next(iter(refused)).partition("(")[2].partition(");")[0]
         raise UserError(
             f"{path} holds no use of a policy ({why}) and stays as it is; give a file that"
             f" syncswitch-run has left, such as NAME{_SUFFIX}"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import configparser
+import os
+import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import until
 from tests.program import PROGRAMS, code, environment
 
 # Says when an interrupt is no longer the interpreter's own.
@@ -111,6 +115,74 @@ def test_three_in_a_row_are_one() -> None:
     process = start(SCRIPT.replace("SECONDS", "0.5"))
     interrupt(process, 3)
     assert ended(process) == (130, "in order\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_would_end_it_ends_it_in_order(number: signal.Signals) -> None:
+    process = start(SCRIPT.replace("SECONDS", "0.1"))
+    process.send_signal(number)
+    assert ended(process) == (128 + number, "in order\n", "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full 2>&1"])
+def test_a_stream_that_is_closed_or_full_ends_no_program(tmp_path: Path, closed: str) -> None:
+    """Nor is a file that the program opens given its number, and what is printed."""
+    script = """
+import os, sys
+from syncswitch.cli import console
+from syncswitch.cli.program import run_program
+def program(prog_name):
+    with open("file", "w") as file:
+        console.print_note("note")
+        if sys.argv[1:]:
+            os.write(2, b"from a library")
+            console.echo("text")
+            console.print_text("sentence")
+            console.print_rows([[("column", "cell")]])
+    sys.exit(3)
+run_program(lambda: program)
+"""
+    words = [sys.executable, "-c", script, *(() if "full" in closed else ("prints",))]
+    line = f"{shlex.join(words)} {closed}"
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment(), check=False)
+    assert (done.returncode, (tmp_path / "file").read_text()) == (3, "")
+
+
+def test_a_terminal_that_goes_away_ends_no_program(tmp_path: Path) -> None:
+    """Under `nohup`, with a display on it."""
+    script = """
+import fcntl, pathlib, signal, sys, termios, time
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from syncswitch.cli.console import print_note, progress_bars, rich_console
+from syncswitch.cli.program import run_program
+def program(prog_name):
+    with progress_bars(rich_console(stderr=True)) as bars:
+        task = bars.add_task("training", total=9)
+        pathlib.Path("begun").touch()
+        while not pathlib.Path("gone").exists():
+            time.sleep(0.01)
+        bars.update(task, completed=5)
+        bars.console.print("event")
+    print_note("note")
+    pathlib.Path("saved").touch()
+run_program(lambda: program)
+"""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment(),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    until((tmp_path / "begun").exists)
+    os.close(ours)
+    (tmp_path / "gone").touch()
+    assert (process.wait(60), (tmp_path / "saved").exists()) == (0, True)
 
 
 def test_another_one_a_second_later_ends_it_at_once() -> None:

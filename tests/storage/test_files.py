@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.files import OwnedFolder, whole_file
+from syncswitch.storage.files import OwnedFolder, check_private, whole_file
 from tests.processes import exit_code_of
 from tests.storage.conftest import AtOnce
 
@@ -136,3 +136,28 @@ def test_without_locks_a_folder_is_left_to_its_owner(
     with OwnedFolder("own-", tmp_path) as first, OwnedFolder("own-", tmp_path) as second:
         assert sorted(tmp_path.iterdir()) == sorted([first, second])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_others_have_prepared_takes_no_secret(tmp_path: Path) -> None:
+    """Where everybody may write; elsewhere folders are as their owners have made them."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    check_private(shared / "new")
+    check_private(shared / "new")
+    assert (shared / "new").stat().st_mode & 0o777 == 0o700
+    (shared / "link").symlink_to(tmp_path)
+    (shared / "file").touch()
+    (shared / "open").mkdir(mode=0o755)
+    (shared / "theirs").mkdir(mode=0o700)
+    if os.getuid() == 0:
+        os.chown(shared / "theirs", 65534, 65534)
+    else:
+        (shared / "theirs").rmdir()
+        (shared / "theirs").symlink_to("new")
+    for name in ("link", "file", "open", "theirs"):
+        with pytest.raises(OSError, match="somebody else has made this folder"):
+            check_private(shared / name)
+    (tmp_path / "own").mkdir(mode=0o755)
+    check_private(tmp_path / "own")
+    check_private(tmp_path / "none" / "below")

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 
 from syncswitch.storage.errors import UserError, one_line
-from syncswitch.storage.files import OwnedFolder
+from syncswitch.storage.files import OwnedFolder, check_private, put_in_place
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.job.embeddings import dense_variables, thin_layers
 from syncswitch.trainers.job.keras_parts import build_model
@@ -102,7 +103,10 @@ class Checkpoint:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Writes the file under a temporary name and renames it: it is whole or not there."""
+    """Writes the file under a temporary name and renames it: it is whole or not there.
+
+    It is as private as its folder.
+    """
     arrays = {name: np.array(getattr(checkpoint, name)) for name in _SCALARS}
     for group in _GROUPS:
         for name, value in getattr(checkpoint, group).items():
@@ -110,15 +114,18 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     if checkpoint.forms:
         arrays[_FORMS] = np.array(msgspec.json.encode(checkpoint.forms).decode())
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    private = 0o666 & path.parent.stat().st_mode
+
+    def create(name: str, flags: int) -> int:
+        return os.open(name, flags, private)
+
     try:
-        with temporary.open("w+b") as file:
+        with open(temporary, "x+b", opener=create) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub mistakes the names
             if checkpoint.embeddings is not None:
                 write_embeddings(file, checkpoint.embeddings)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        put_in_place(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -302,6 +309,8 @@ class StateForm:
         spares = spec.spare_directories if is_last else ()
         for place in (path, *(spare / path.name for spare in spares)):
             try:
+                if place != path:
+                    check_private(place.parent)
                 self._write(place, state, spec, log)
             except OSError as error:
                 reason = (
@@ -474,7 +483,7 @@ def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:
         model.save(temporary)
         if checkpoint.embeddings is not None:
             _put_in(checkpoint.embeddings, temporary, folder)
-        os.replace(temporary, path)
+        put_in_place(temporary, path)
 
 
 _WEIGHTS = "model.weights.h5"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,8 @@ from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.job.keras_parts import build_metric, built_part, decided_by
 from syncswitch.trainers.job.workload import Workload, users_code
 from syncswitch.trainers.trainer import Observer, Verdict, Watching
+
+_LOG = logging.getLogger(__name__)
 
 _CALLED = (
     "on_train_begin",
@@ -75,7 +78,8 @@ def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
 def told(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Observer]:
     """Reports a run to the workload's callbacks; their epochs last from one test to the next.
 
-    Raises WorkloadError if a callback cannot be used, or fails.
+    Raises WorkloadError if a callback cannot be used, or fails before the first step. One that
+    fails later costs no training: it is called no more.
     """
     if workload.callbacks is None:
         yield observer
@@ -96,7 +100,8 @@ class _Telling(Watching):
     ) -> None:
         super().__init__(observer)
         self._workload = workload
-        self._callbacks = callbacks
+        self._callbacks = list(callbacks)
+        self._tests = 0
         self._metric = decided_by(workload)
         name = workload.metric
         if not isinstance(name, str):
@@ -126,6 +131,7 @@ class _Telling(Watching):
         # A test follows the first worker-step at or after a multiple of the interval.
         number = (evaluation.worker_step - 1) // self._interval
         number = number if is_last else max(0, evaluation.worker_step // self._interval - 1)
+        self._tests += 1
         self._tell("on_test_begin", lambda: ({},))
         self._tell("on_test_end", lambda: (dict(tested),))
         self._tell("on_epoch_end", lambda: (number, dict(self._logs)))
@@ -137,9 +143,21 @@ class _Telling(Watching):
         self._tell("on_train_end", lambda: (dict(self._logs),))
 
     def _tell(self, hook: str, arguments: Callable[[], tuple[Any, ...]]) -> None:
-        for one in self._callbacks:
-            with users_code(self._workload, f"{type(one).__name__}.{hook}"):
-                getattr(one, hook)(*arguments())
+        for one in self._callbacks.copy():
+            name = type(one).__name__
+            try:
+                with users_code(self._workload, f"{name}.{hook}"):
+                    getattr(one, hook)(*arguments())
+            except WorkloadError as error:
+                is_unusable = isinstance(error, _NoModelError) and self._tests <= 1
+                if is_unusable or not self._tests:
+                    raise
+                self._callbacks.remove(one)
+                _LOG.warning("%s; the run goes on without callback %s", error, name)
+
+
+class _NoModelError(WorkloadError):
+    """A callback wants to use a model."""
 
 
 class _NoModel:
@@ -156,7 +174,7 @@ class _NoModel:
 
     def _refusal(self, name: str) -> WorkloadError:
         whose = object.__getattribute__(self, "_whose")
-        return WorkloadError(
+        return _NoModelError(
             f"{whose} uses self.model.{name}, but a run has no model that it could read or"
             " change while workers train; use the logs that it is given"
         )

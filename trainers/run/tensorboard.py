@@ -9,18 +9,21 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
 from syncswitch.storage.errors import UserError, reason_of
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.record import event_line
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict, Watching
+
+_T = TypeVar("_T")
 
 
 class SideOutput:
@@ -31,15 +34,53 @@ class SideOutput:
         self._tell = tell
         self._is_over = False
 
-    def __call__(self, write: Callable[..., object], *arguments: object) -> None:
-        """Writes a part of the output."""
+    def __call__(self, write: Callable[..., _T], *arguments: object) -> _T | None:
+        """Writes a part of the output; returns what that returns, or None if it is given up."""
         if self._is_over:
-            return
+            return None
         try:
-            write(*arguments)
+            return write(*arguments)
         except Exception as error:  # no run may fail because of it
             self._is_over = True
             self._tell(f"{self._loss}: {reason_of(error)}")
+            return None
+
+
+class Aside(Watching):
+    """Passes everything on to an observer that is given up as soon as it fails."""
+
+    def __init__(self, observer: Observer, output: SideOutput) -> None:
+        super().__init__(observer)
+        self._output = output
+
+    @override
+    def on_progress(self, worker_step: int) -> None:
+        self._output(super().on_progress, worker_step)
+
+    @override
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        return self._output(super().on_evaluation, evaluation) or Verdict.CONTINUE
+
+    @override
+    def on_event(self, event: RunEvent) -> None:
+        self._output(super().on_event, event)
+
+
+@contextmanager
+def watched_aside(
+    watching: Callable[[WorkloadIdentity], AbstractContextManager[Observer]],
+    identity: WorkloadIdentity,
+    tell: Callable[[str], object],
+) -> Iterator[Observer]:
+    """Opens an observer whose failure, also at its beginning or end, costs no run."""
+    output = SideOutput("nobody follows this run any more, and it goes on", tell)
+    stack = ExitStack()
+    observer = output(lambda: stack.enter_context(watching(identity)))
+    try:
+        yield Aside(observer or Observer(), output)
+    finally:
+        # Also where it was given up.
+        SideOutput("what followed this run does not end", tell)(stack.close)
 
 
 _LOG = logging.getLogger(__name__)

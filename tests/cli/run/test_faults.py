@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 import shutil
 import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, is_zipfile
@@ -23,9 +24,11 @@ from syncswitch.storage import frames
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.uses.spool import take_in
 from syncswitch.trainers.model.kept import kept_for_the_next
-from syncswitch.trainers.trainer import Trainer
+from syncswitch.trainers.trainer import Observer, Trainer
+from tests import program
 from tests.searcher.command_line import Invoke
 from tests.tiny_job import write_tiny_job
+from tests.warm_program import Fork
 
 JOB = ("--trainer", "simulated", "--workers", "2")
 OUTPUTS = ("checkpoints", "database", "uses", "tensorboard", "mlflow")
@@ -184,6 +187,60 @@ def test_the_model_is_saved_and_counted_once(
     else:
         assert counted(places) == 1
     assert not list(Path.cwd().glob("tiny-checkpoints"))
+
+
+class Failing(Observer):
+    """Fails in the method that it is made for."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == object.__getattribute__(self, "method"):
+            raise OSError(5, "the terminal is gone")
+        return object.__getattribute__(self, name)
+
+
+@contextmanager
+def failing(method: str) -> Iterator[Observer]:
+    if method == "begin":
+        raise OSError(5, "the terminal is gone")
+    yield Failing(method)
+    if method == "end":
+        raise OSError(5, "the terminal is gone")
+
+
+@pytest.mark.parametrize("method", ["begin", "on_progress", "on_evaluation", "on_event", "end"])
+def test_no_display_costs_a_model(searched: Path, disk: Disk, method: str) -> None:
+    said: list[str] = []
+    done = train.train(
+        f"{searched}/tiny.py:workload",
+        trainer="simulated",
+        workers=2,
+        switch_at=50,
+        storage=f"sqlite:///{searched}/syncswitch.db",
+        observer=lambda identity: failing(method),
+        tell=said.append,
+    )
+    assert is_zipfile(done.model_path)
+    assert done.record.worker_steps == 48
+    (line,) = said
+    assert line.endswith(": OSError: [Errno 5] the terminal is gone")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_report_that_cannot_be_written_does_not_change_the_status(
+    searched: Path, disk: Disk, options: tuple[str, ...]
+) -> None:
+    words = [f"{searched}/tiny.py:workload", *JOB, "--switch-at", "50", *options]
+    code = f"import sys; sys.argv[1:] = {words!r}; {program.code('syncswitch-run')}"
+    with open("/dev/full", "w") as full, open("errors", "w+b") as errors:
+        descriptors = tuple(os.dup(one.fileno()) for one in (full, full, errors))
+        process = Fork(code, ["-c"], Path.cwd(), program.environment(), descriptors)
+        assert process.wait(60) == 0, Path("errors").read_text()
+    assert is_zipfile("tiny.keras")
+    said = "the model is saved as tiny.keras; its report fails: OSError: [Errno 28]"
+    assert said in Path("errors").read_text()
 
 
 @pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "with-checkpoints"])

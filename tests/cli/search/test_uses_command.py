@@ -129,17 +129,19 @@ def test_of_what_nobody_used_nothing_is_said_until_waiting_uses_are_taken_in(
 def test_no_file_of_others_is_touched_by_an_import(
     policy: TimingPolicy, invoke: Invoke, url: str, tmp_path: Path
 ) -> None:
-    waiting, notes, folder = (tmp_path / name for name in ("a.uses.jsonl", "notes.txt", "folder"))
+    names = ("a.uses.jsonl", "notes.txt", "empty", "folder")
+    waiting, notes, empty, folder = (tmp_path / name for name in names)
     own = Path(url.removeprefix("sqlite:///"))
     notes.write_text("my notes\n")
     folder.mkdir()
+    empty.touch()
     spool_use(waiting, use(policy, 0))
-    others = [str(notes), str(own), str(folder)]
+    others = [str(notes), str(own), str(empty), str(folder)]
     result = invoke("uses", "import", *others, str(waiting))
     assert (result.exit_code, result.stdout.count("1 taken in")) == (2, 1)
-    assert [result.stderr.count(f"{one} holds no use") for one in others] == [1, 1, 0]
+    assert [result.stderr.count(f"{one} holds no use") for one in others] == [1, 1, 1, 0]
     assert f"{folder}: Is a directory" in result.stderr
-    assert (notes.read_text(), waiting.exists()) == ("my notes\n", False)
+    assert (notes.read_text(), empty.exists(), waiting.exists()) == ("my notes\n", True, False)
     assert len(invoke.answer("uses", "list")) == 1
     # Nor is what happens to lie beside a policy file, which is taken in all the same.
     file = export(invoke, tmp_path / "job.json")

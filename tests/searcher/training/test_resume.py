@@ -67,6 +67,32 @@ def test_only_its_own_files_are_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [other]
 
 
+def test_whoever_is_killed_while_it_removes_is_the_same_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a checkpoint is left, so is the use id; the one of the whole run goes last of them."""
+    run = checkpoints(tmp_path).open()
+    leave(run, 100, 25, 50, 12.5)
+    states = []
+    unlink = Path.unlink
+
+    def noted(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok)
+        again = checkpoints(tmp_path, resume=True)
+        left = sorted(tmp_path.glob("*.npz"))
+        states.append((len(left), [one.name for one in left][:1], len(list(tmp_path.iterdir()))))
+        if left:
+            again._keep_use_id()
+            assert again.use_id == run.use_id
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", noted)
+        run.remove()
+    assert [(one, files) for one, _, files in states if files] == [(3, 4), (2, 3), (1, 2), (0, 1)]
+    assert "at-100.0" in states[2][1][0]
+    assert not tmp_path.exists()
+
+
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"--checkpoints: cannot make the folder .* \(.*\); choose"):

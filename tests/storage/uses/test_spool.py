@@ -90,13 +90,13 @@ def test_a_line_that_is_not_whole_is_set_aside_with_a_word(
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\n", b"a,b\r\n1,2", b"{}\n", b"SQLite format 3\0\n\xff\r\xfe", b"[1]\n" * 9],
+    [b"x", b"a,b\r\n1,2", b"{}\n", b"SQLite format 3\0\n\xff\r\xfe", b"[1]\n" * 9],
 )
 def test_a_file_that_holds_no_use_stays_as_it_is(
     database: Database, spool_path: Path, content: bytes
 ) -> None:
     spool_path.write_bytes(content)
-    with pytest.raises(UserError, match="holds no use of a policy .* stays as it is"):
+    with pytest.raises(UserError, match=r"holds no use of a policy .* stays as it is"):
         take_in(database, spool_path)
     assert spool_path.read_bytes() == content
     assert list(spool_path.parent.glob("*.jsonl")) == [spool_path]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -68,6 +69,17 @@ def test_what_is_written_is_read_and_a_failed_write_leaves_the_old_file_alone(
         write_checkpoint(path, replace(CHECKPOINT, worker_step=999))
     np.testing.assert_equal(asdict(read_checkpoint(path)), asdict(CHECKPOINT))
     assert [path.name for path in path.parent.iterdir()] == ["c.npz"]
+
+
+@pytest.mark.parametrize(("folder_mode", "mode"), [(0o700, 0o600), (0o755, 0o644)])
+def test_a_checkpoint_is_as_private_as_its_folder(
+    tmp_path: Path, folder_mode: int, mode: int
+) -> None:
+    tmp_path.chmod(folder_mode)
+    before = os.umask(0o022)
+    write_checkpoint(tmp_path / "c.npz", CHECKPOINT)
+    os.umask(before)
+    assert (tmp_path / "c.npz").stat().st_mode & 0o777 == mode
 
 
 def pickled(path: Path) -> None:

@@ -125,7 +125,7 @@ def _wrong(keras: Any) -> dict[Any, str]:
             self.model.predict([1])
 
     class Failing(of.Callback):  # type: ignore[misc]
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        def on_train_begin(self, logs: Any = None) -> None:
             logs["lr"] / 2
 
     return {
@@ -137,7 +137,7 @@ def _wrong(keras: Any) -> dict[Any, str]:
         "early_stopping": "str is not a callback",
         Stopping(): "callback Stopping uses self.model.stop_training, .*; use the logs",
         Looking(): "callback Looking uses self.model.predict",
-        Failing(): r"Failing.on_epoch_end\(\) failed with KeyError",
+        Failing(): r"Failing.on_train_begin\(\) failed with KeyError",
     }
 
 
@@ -147,6 +147,22 @@ def test_what_cannot_be_used_is_said_in_one_line(keras: Any) -> None:
         with pytest.raises(WorkloadError, match=expected) as error:
             tell(workload, [4])
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("hook", ["on_test_end", "on_epoch_end", "on_train_end"])
+def test_one_that_fails_later_costs_no_run(
+    keras: Any, recording: Any, caplog: pytest.LogCaptureFixture, hook: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("no room for my log")
+
+    failing = type("Failing", (keras.callbacks.Callback,), {hook: fail})()
+    seen: list[Any] = []
+    workload = replace(SHORT, callbacks=lambda: [failing, recording(seen)])
+    assert [one.worker_step for one in tell(workload, (4, 8, 10))] == [4, 8, 10]
+    assert seen[-1][0] == "train end"
+    (said,) = caplog.messages
+    assert f"Failing.{hook}() failed with OSError: no room for my log" in said
 
 
 def test_without_callbacks_the_observer_is_the_same() -> None:
