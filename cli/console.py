@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 import sys
 import textwrap
@@ -16,6 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+
+from syncswitch.storage.errors import STEERING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,13 +31,10 @@ EXIT_INTERRUPTED = 130
 # The width of a table that goes to a file or another program.
 _WIDTH_WITHOUT_TERMINAL = 120
 
-# Control characters except tabs and line ends, and characters that change the writing direction.
-_STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
-
 
 def printable(text: str) -> str:
     """Replaces the characters of an untrusted text that would control the terminal."""
-    return re.sub(_STEERING, "?", text)
+    return STEERING.sub("?", text)
 
 
 def echo(text: str = "") -> None:

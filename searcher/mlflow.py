@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.errors import reason_of
 from syncswitch.storage.records.job import WorkloadIdentity
 
 
@@ -32,7 +32,7 @@ def copy_to_mlflow(
             continue
         try:
             copy_job(database, uri, workload)
-        except RetryableError as error:
+        except Exception as error:  # what was searched is in the database
             again = ["syncswitch-search", "export", identity.name, "--mlflow", shown_uri(uri)]
-            tell(f"{error}; copy the runs later, with: {shlex.join(again)}")
+            tell(f"{reason_of(error)}; copy the runs later, with: {shlex.join(again)}")
             return

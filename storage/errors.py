@@ -19,6 +19,8 @@ and exit status 1.
 
 from __future__ import annotations
 
+import re
+
 __all__ = [
     "DatabaseAwayError",
     "DatabaseError",
@@ -29,6 +31,7 @@ __all__ = [
     "SyncSwitchError",
     "UserError",
     "WorkloadError",
+    "escaped",
     "one_line",
     "reason_of",
 ]
@@ -70,6 +73,15 @@ class DatabaseAwayError(RetryableError):
 
 class FatalError(SyncSwitchError):
     """A fault that another try does not cure."""
+
+
+# Control characters except tabs and line ends, and characters that change the writing direction.
+STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def escaped(text: str) -> str:
+    """Returns a text whose characters that would control a terminal are spelt out."""
+    return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(error: BaseException) -> str:

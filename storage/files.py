@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import FatalError, UserError
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryI
 
     After an error the old file is still there, if there was one. A symbolic link stays, and its
     target is replaced. A file with another beginning than one of `replaces` is not overwritten.
-    Raises UserError if the file cannot be written.
+    Raises UserError if the file cannot be written, FatalError if the disk is full.
     """
     try:
         target = _target(path)
@@ -44,10 +44,10 @@ def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryI
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(
-            f"cannot write the file {path}: {error.strerror or error};"
-            f" name a file in a directory that exists and is writable"
-        ) from error
+        why = f"cannot write the file {path}: {error.strerror or error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise FatalError(f"{why}; free some disk space there, or name another file") from error
+        raise UserError(f"{why}; name a file in a directory that exists and is writable") from error
 
 
 def put_in_place(temporary: Path, target: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import reprlib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -190,7 +192,18 @@ def read_table(path: Path) -> list[ImportedRun]:
                 raise _fault(path, line, what, f"{known[line]!r}, as in a row before")
     runs = groups.first().reset_index().astype(object)
     values = runs.where(runs.notna(), None).to_dict("records")
-    return [_run(path, given, rows) for given, (_, rows) in zip(values, groups, strict=True)]
+    # The rows of each run one after the other; for tables of their own there are too many runs.
+    of_run = groups.ngroup().to_numpy()
+    order = np.argsort(of_run, kind="stable")
+    bounds = np.searchsorted(of_run[order], np.arange(len(values) + 1))
+    ordered = table.take(order)
+    if "training_loss" not in ordered:
+        ordered = ordered.assign(training_loss=math.nan)
+    tests = list(ordered[list(_TESTS)].itertuples(index=True, name=None))
+    return [
+        _run(path, given, tests[start:end])
+        for given, (start, end) in zip(values, itertools.pairwise(bounds.tolist()), strict=True)
+    ]
 
 
 def _frame(path: Path) -> pd.DataFrame:
@@ -200,8 +213,18 @@ def _frame(path: Path) -> pd.DataFrame:
         check_plain_file(path, _MOST_BYTES)
         if path.suffix.lower() in (".parquet", ".pq"):
             return pd.read_parquet(path).reset_index(drop=True)
-        table = pd.read_csv(path, dtype=str, encoding="utf-8-sig", skip_blank_lines=False)
+        with warnings.catch_warnings():
+            # Else a field too many in the first row would shift the columns, or be dropped.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(
+                path, dtype=str, encoding="utf-8-sig", skip_blank_lines=False, index_col=False
+            )
         return table.dropna(how="all")
+    except pd.errors.ParserWarning as error:
+        raise RecordingError(
+            f"{path} has rows with more fields than its header; give each field a column, and"
+            " quote texts with commas"
+        ) from error
     except ImportError as error:
         raise RecordingError(
             "Parquet needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'"
@@ -238,8 +261,12 @@ def _refused(path: Path, place: Any, name: str, error: ValidationError) -> Recor
     return _fault(path, place, f"{name} is {reprlib.repr(fault['input'])}", allowed)
 
 
-def _run(path: Path, given: Mapping[Any, Any], rows: pd.DataFrame) -> ImportedRun:
-    place = rows.index[0]
+_Test = tuple[Any, float, float, float, float]
+"""The place of a row, and its worker-step, seconds, accuracy and loss; NaN where it has none."""
+
+
+def _run(path: Path, given: Mapping[Any, Any], rows: Sequence[_Test]) -> ImportedRun:
+    place = rows[0][0]
     values = {name: given[name] for name in _Run.model_fields if given.get(name) is not None}
     if "candidate_percent" not in given and "switch_percent" in values:
         values["candidate_percent"] = values["switch_percent"]
@@ -257,37 +284,38 @@ def _run(path: Path, given: Mapping[Any, Any], rows: pd.DataFrame) -> ImportedRu
             name=run.workload,
             learning_rate_boundaries=None,
             evaluation_interval_worker_steps=None,
-            **run.model_dump(include={*WorkloadIdentity.__dataclass_fields__}),
+            **run.model_dump(include=_OF_JOBS),
         ),
-        **run.model_dump(include={"candidate_percent", "switch_percent", "replicate", "diverged"}),
+        **run.model_dump(include=_OF_RUNS),
         **_measured(path, place, run, rows),
     )
 
 
-def _measured(path: Path, place: Any, run: _Run, rows: pd.DataFrame) -> dict[str, Any]:
+_OF_JOBS = set(WorkloadIdentity.__dataclass_fields__)
+_OF_RUNS = {"candidate_percent", "switch_percent", "replicate", "diverged"}
+
+
+def _measured(path: Path, place: Any, run: _Run, rows: Sequence[_Test]) -> dict[str, Any]:
     """Returns the fields of `ImportedRun` that the tests of a run say."""
     who = f"run {run.run} of {run.workload}"
-    whole = rows[_MEASURED].notna().all(axis=1)
-    tests = rows[whole.cummin()]
+    tests = list(itertools.takewhile(lambda row: not any(map(math.isnan, row[1:4])), rows))
     if not run.diverged and len(tests) < len(rows):
         what = f"{who} has a test without a number"
-        raise _fault(path, whole.idxmin(), what, "that of a diverged run")
-    if tests.empty:
+        raise _fault(path, rows[len(tests)][0], what, "that of a diverged run")
+    if not tests:
         return {}
-    steps, seconds = tests["worker_step"].tolist(), tests["elapsed_seconds"].tolist()
-    for now in range(1, len(steps)):
-        if steps[now] <= steps[now - 1] or seconds[now] < seconds[now - 1]:
-            what = f"{who} is at worker-step {steps[now]:.0f} at {seconds[now]:g} s"
-            what += f", after {steps[now - 1]:.0f} at {seconds[now - 1]:g} s"
-            raise _fault(path, tests.index[now], what, "tests in the order of time")
-    if "training_loss" not in tests:
-        tests = tests.assign(training_loss=math.nan)
+    for (_, step, seconds, *_), (line, after, later, *_) in itertools.pairwise(tests):
+        if after <= step or later < seconds:
+            what = f"{who} is at worker-step {after:.0f} at {later:g} s"
+            what += f", after {step:.0f} at {seconds:g} s"
+            raise _fault(path, line, what, "tests in the order of time")
     evaluations = tuple(
         Evaluation(int(step), second, accuracy, loss if math.isfinite(loss) else math.nan)
-        for step, second, accuracy, loss in tests[list(_TESTS)].itertuples(index=False, name=None)
+        for _, step, second, accuracy, loss in tests
     )
-    worker_steps = evaluations[-1].worker_step if run.worker_steps is None else run.worker_steps
-    total_seconds = seconds[-1] if run.training_seconds is None else run.training_seconds
+    last = evaluations[-1]
+    worker_steps = last.worker_step if run.worker_steps is None else run.worker_steps
+    total_seconds = last.elapsed_seconds if run.training_seconds is None else run.training_seconds
     started_at = run.started_at or datetime.now(timezone.utc)
     W = run.total_worker_steps
     if not total_seconds > 0.0:
@@ -338,7 +366,7 @@ def import_runs(database: Database, runs: Sequence[ImportedRun]) -> ImportReport
     Raises:
         RecordingError: A run is there with other values.
     """
-    workloads = {run.identity.fingerprint: run.identity for run in runs}
+    workloads = {_fingerprint(run.identity): run.identity for run in runs}
     new: list[ImportedRun] = []
     for start in range(0, len(runs), _BATCH_RUNS):
         new += database.write(partial(_add, runs=runs[start : start + _BATCH_RUNS]))
@@ -368,7 +396,7 @@ def _add(connection: Connection, runs: Sequence[ImportedRun]) -> list[ImportedRu
     new = [run for run in runs if run.source not in present]
     if not new:
         return []
-    for identity in {run.identity.fingerprint: run.identity for run in new}.values():
+    for identity in {_fingerprint(run.identity): run.identity for run in new}.values():
         upsert_workload(connection, identity, reference=identity.name)
     statement = insert(TRIALS).returning(TRIALS.c.source, TRIALS.c.trial_id)
     rows = connection.execute(statement, [_trial_values(run) for run in new])
@@ -401,12 +429,17 @@ def _trial_values(run: ImportedRun) -> dict[str, Any]:
     names = set(ImportedRun.__dataclass_fields__) - {"identity", "evaluations", "phases"}
     return {
         **{name: getattr(run, name) for name in names},
-        "fingerprint": run.identity.fingerprint,
+        "fingerprint": _fingerprint(run.identity),
         "state": TrialState.COMPLETE,
         "converged_accuracy": run.final_accuracy,
         "converged_evaluations": 1 if is_measured else None,
         "inherited_seconds": 0.0 if is_measured else None,
     }
+
+
+@lru_cache
+def _fingerprint(identity: WorkloadIdentity) -> str:
+    return identity.fingerprint
 
 
 def _set_target(connection: Connection, fingerprint: str) -> None:

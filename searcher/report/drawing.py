@@ -88,8 +88,10 @@ def drawn(
         raise UserError(
             "figures need matplotlib, which is missing; run: pip install 'syncswitch[report]'"
         ) from error
+    # Not the user's settings, which may need LaTeX.
+    usual = {k: v for k, v in matplotlib.rcParamsDefault.items() if not k.startswith("backend")}
     # The salt makes names in the SVG that no other figure of a page has, and always the same ones.
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": drawing.title}):
+    with matplotlib.rc_context({**usual, **_STYLE, "svg.hashsalt": drawing.title}):
         figure = Figure(figsize=(_WIDTH_INCHES, sum(heights_inches)), layout="constrained")
         ratios = {"height_ratios": heights_inches}
         grid = figure.subplots(

@@ -271,7 +271,13 @@ class Section:
     points: tuple[str, ...] = ()
 
 
-_BEGINNING = b"<!DOCTYPE html>"
+# No other page begins so.
+_BEGINNING = b"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="generator" content="syncswitch">
+"""
 
 
 def write_page(page: str, path: Path) -> None:

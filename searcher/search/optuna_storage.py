@@ -24,7 +24,7 @@ from optuna.trial import TrialState as OptunaState
 
 from syncswitch.searcher.search.observations import is_run_by_anyone
 from syncswitch.storage.database.check import RESTORE, Finding, database_findings, listed
-from syncswitch.storage.database.engine import Database, examined
+from syncswitch.storage.database.engine import Database, examined, known_error, use_iso_dates
 from syncswitch.storage.database.inspection import (
     driver_url,
     holds_studies,
@@ -32,7 +32,7 @@ from syncswitch.storage.database.inspection import (
     shown,
     sqlite_path,
 )
-from syncswitch.storage.errors import DatabaseError, one_line
+from syncswitch.storage.errors import DatabaseError, FatalError, one_line
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
@@ -77,10 +77,18 @@ def _opened(url: str) -> RDBStorage:
         try:
             if path is not None:
                 _create_missing(path)
-            return RDBStorage(
+            storage = RDBStorage(
                 driver_url(url), engine_kwargs=arguments, skip_compatibility_check=True
             )
+            if path is None:
+                use_iso_dates(storage.engine)
+                storage.scoped_session.remove()
+                storage.engine.dispose()  # of those that were opened before
+            return storage
         except Exception as error:
+            known = known_error(error, shown(url)) or known_error(error.__cause__, shown(url))
+            if isinstance(known, FatalError):
+                raise known from error
             # Two searchers that start at once both try to create Optuna's tables, and one loses
             # with whatever error its driver raises for that.
             if attempt + 1 == _OPEN_ATTEMPTS:

@@ -68,7 +68,7 @@ from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.database.defaults import RESTART_SECONDS
-from syncswitch.storage.database.engine import Database, is_away
+from syncswitch.storage.database.engine import Database, known_error
 from syncswitch.storage.errors import (
     DatabaseAwayError,
     FatalError,
@@ -215,7 +215,10 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
             raise RetryableError("another searcher took this run for stale") from error
         except StorageInternalError as error:
             cause = " ".join(str(error.__cause__ or error).split())[:200]
-            kind = DatabaseAwayError if is_away(error.__cause__) else RetryableError
+            known = known_error(error.__cause__, "of this search")
+            if isinstance(known, FatalError):
+                raise known from error
+            kind = DatabaseAwayError if isinstance(known, DatabaseAwayError) else RetryableError
             raise kind(f"the database did not answer: {cause}") from error
 
     return call

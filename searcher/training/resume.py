@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from syncswitch.storage.errors import FatalError, UserError, one_line
+from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, one_line
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
@@ -206,7 +206,7 @@ class RunCheckpoints:
         self._write_use_id()
 
     def _write_use_id(self) -> bool:
-        with contextlib.suppress(UserError), whole_file(self._use_file) as file:
+        with contextlib.suppress(SyncSwitchError), whole_file(self._use_file) as file:
             file.write(self.use_id.encode())
             return True
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,8 @@ _CACHE_KIBIBYTES = 64 * 1024  # an upper limit: summaries of 100,000 trials read
 _MEETING = frozenset({"40001", "40P01"})
 _UNIQUE = "23505"
 _DISK_FULL = "53100"
+_UNTRANSLATABLE = "22P05"  # by the encoding of the database
+_NO_ROOM = re.compile("disk is full|disk I/O error")  # of SQLite
 
 _T = TypeVar("_T")
 
@@ -71,6 +74,16 @@ def translated(error: DBAPIError, place: str) -> SyncSwitchError:
         return CollisionError(f"the database {place} refuses these values: {why}")
     if (is_lost and state != _DISK_FULL) or state in _MEETING or "is locked" in why:
         return DatabaseAwayError(f"the database {place} is busy or was lost: {why}")
+    if state == _DISK_FULL or (not is_server and _NO_ROOM.search(why)):
+        return FatalError(
+            f"the database {place} cannot be written: {why}; free some disk space there, or name"
+            " another with --storage URL"
+        )
+    if state == _UNTRANSLATABLE:
+        return DatabaseError(
+            f"the database {place} cannot hold a character: {why}; choose another name, or a"
+            " database with the encoding UTF8"
+        )
     if isinstance(error, (IntegrityError, DataError)):
         return FatalError(f"the database {place} refuses these values: {why}")
     return DatabaseError(
@@ -79,9 +92,9 @@ def translated(error: DBAPIError, place: str) -> SyncSwitchError:
     )
 
 
-def is_away(error: BaseException | None) -> bool:
-    """Returns whether an error from another library means that the database may come back."""
-    return isinstance(error, DBAPIError) and isinstance(translated(error, ""), DatabaseAwayError)
+def known_error(error: BaseException | None, place: str) -> SyncSwitchError | None:
+    """Returns our error for one that a driver raised below another library; None for any other."""
+    return translated(error, place) if isinstance(error, DBAPIError) else None
 
 
 def reason(error: DBAPIError) -> str:
@@ -119,7 +132,20 @@ def _new_engine(parsed: URL, url: str) -> Engine:
     if is_sqlite:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+    else:
+        use_iso_dates(engine)
     return engine
+
+
+def use_iso_dates(engine: Engine) -> None:
+    """Has a server send times as its driver reads them, whatever its own style of dates."""
+
+    def prepare(connection: Any, _: object) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("SET datestyle TO ISO")
+        connection.commit()
+
+    event.listen(engine, "connect", prepare)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:

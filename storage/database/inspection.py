@@ -37,6 +37,7 @@ _OPTUNA_TABLES = frozenset(
     }
 )
 _OPTUNA_ALWAYS = frozenset({"version_info", "studies", "trials"})
+_LIBPQ_DRIVERS = frozenset({"psycopg", "psycopg2"})
 _SQLITE_HEADER = b"SQLite format 3\x00"
 _PLAIN_PATH = r"[\w./~+-]+"
 _SECRET = r"(?i)([?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)[^&]*"
@@ -67,10 +68,11 @@ def parse_url(url: str) -> URL:
                 f"{shown(url)}: a search needs a database file that its processes can share;"
                 f" give a plain path, for example sqlite:///syncswitch.db"
             )
-        if parsed.query or "\0" in name:
+        # Also without a =: SQLAlchemy would drop what follows, and write another file.
+        if "?" in url or "\0" in name:
             raise DatabaseError(
                 f"{shown(url)!r} has options, or a character that no file name can have;"
-                f" allowed: sqlite:///FILE alone"
+                f" allowed: sqlite:///FILE alone, without ?"
             )
     elif _is_doubtful(parsed):
         raise DatabaseError(
@@ -78,8 +80,12 @@ def parse_url(url: str) -> URL:
             " of the password, and a ? before options"
         )
     # Without the name of a driver, the version of SQLAlchemy would decide on one.
-    is_plain = parsed.drivername == "postgresql"
-    return parsed.set(drivername="postgresql+psycopg") if is_plain else parsed
+    if parsed.drivername == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_driver_name() in _LIBPQ_DRIVERS:
+        # Whatever the server's encoding: that of SQL_ASCII would make bytes of texts.
+        parsed = parsed.update_query_dict({"client_encoding": "utf8"})
+    return parsed
 
 
 def driver_url(url: str) -> str:

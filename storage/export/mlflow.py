@@ -52,6 +52,7 @@ _PAGE = 1000
 _POINTS_PER_REQUEST = 800  # MLflow takes 1000 entries, parameters and tags included
 _LONGEST_TAG = 5000
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks")
+_ANSWER_SECONDS = 3.0
 _UNREACHABLE = ("Max retries exceeded", "timed out", "Connection aborted")
 _SETTINGS = {
     # MLflow's own patience with a server that is away lasts many minutes.
@@ -325,6 +326,7 @@ def _connected(uri: str) -> Iterator[MlflowClient]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            _check_answers(uri)
             from mlflow import MlflowClient  # takes seconds
 
             client = MlflowClient(uri, registry_uri=uri)
@@ -337,6 +339,19 @@ def _connected(uri: str) -> Iterator[MlflowClient]:
             raise RetryableError(f"{place} does not answer") from error
         text = one_line(error).replace(uri, shown_uri(uri))
         raise RetryableError(f"{place} refuses a copy: {text}") from error
+
+
+def _check_answers(uri: str) -> None:
+    """Raises RetryableError if nobody answers soon; MLflow waits longer, each time."""
+    import requests
+
+    if not uri.startswith(("http://", "https://")):
+        return
+    try:
+        # Any answer will do, also of a server whose certificate MLflow is told to trust.
+        requests.head(uri, timeout=_ANSWER_SECONDS, verify=False)
+    except (requests.ConnectionError, requests.Timeout) as error:
+        raise RetryableError(f"MLflow at {shown_uri(uri)} does not answer") from error
 
 
 def _put_runs(
@@ -455,7 +470,9 @@ def _put_policies(
 ) -> None:
     """Brings the policies of a job up to date; the searches that found them are among the runs."""
     identity = workload.identity
-    model = f"syncswitch-{re.sub(r'[/:]', '-', identity.name)}-{identity.fingerprint[:8]}"
+    # MLflow's filters know no way to write a quote.
+    plain = re.sub(r"[^\w.+() -]", "-", identity.name)
+    model = f"syncswitch-{plain}-{identity.fingerprint[:8]}"
     if not client.search_registered_models(f"name = '{model}'", max_results=1):
         client.create_registered_model(
             model,

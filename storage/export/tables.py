@@ -1,7 +1,8 @@
 """Writes tables as CSV, JSON and Parquet, block by block in bounded memory.
 
 CSV and Parquet have the columns of `frames.COLUMNS`. In CSV a missing value is empty, times are
-ISO 8601 in UTC, and software is JSON. In JSON, infinite numbers become null.
+ISO 8601 in UTC, software is JSON, and control characters are escaped. In JSON, infinite numbers
+become null.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, BinaryIO
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import UserError, escaped
 from syncswitch.storage.frames import COLUMNS, FrameName, frame_of
 
 Blocks = Iterable[Sequence[Sequence[Any]]]
@@ -25,7 +26,8 @@ _JSON = json.JSONEncoder(allow_nan=False, default=datetime.isoformat)
 def beginnings() -> tuple[bytes, ...]:
     """Returns the possible first bytes of such files, in any format."""
     headers = (_lines([[column.name for column in columns]]) for columns in COLUMNS.values())
-    return (b"[", b"PAR1", *(header.encode() for header in headers))
+    documents = {f'[\n{{"{columns[0].name}":' for columns in COLUMNS.values()}
+    return (b"[]\n", b"PAR1", *(one.encode() for one in (*documents, *headers)))
 
 
 def write_text(file: BinaryIO, texts: Iterable[str]) -> None:
@@ -82,7 +84,9 @@ def _cell(value: Any) -> Any:
     if isinstance(value, datetime):
         # With all digits, as readers expect all times in the format of the first one.
         return value.isoformat(timespec="microseconds")
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return json.dumps(value, sort_keys=True)
+    return escaped(value) if isinstance(value, str) else value
 
 
 def _document(document: Mapping[str, Any]) -> str:

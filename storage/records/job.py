@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -131,6 +132,26 @@ class WorkloadIdentity:
                 del content[name]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+_LONGEST_NAME_BYTES = 200  # with its endings it is a file's name
+
+
+def name_problem(name: object) -> str | None:
+    """Returns what is wrong with a job's name, which names files, too; None if nothing is."""
+    if (
+        isinstance(name, str)
+        and name.isprintable()
+        and name.strip() == name
+        and 0 < len(name.encode()) <= _LONGEST_NAME_BYTES
+        and not name.startswith(".")
+        and not {"/", "@"} & {*name}
+    ):
+        return None
+    return (
+        f"the name of the job is {reprlib.repr(name)}: give one of 1 to {_LONGEST_NAME_BYTES}"
+        " printable characters without / and @ that does not begin with a dot"
+    )
 
 
 _USUAL = {field.name: field.default for field in fields(WorkloadIdentity)}

@@ -106,6 +106,19 @@ class TestTable:
         frame.to_parquet(tmp_path / "runs.parquet")
         assert read_table(tmp_path / "runs.parquet") == read(tmp_path, *runs)
 
+    @pytest.mark.parametrize("line", [1, 3, -1])
+    def test_a_row_with_more_fields_than_the_header_is_refused(
+        self, tmp_path: Path, line: int
+    ) -> None:
+        """In every row as well: else pandas takes the first column for names of the rows."""
+        path = write_table(tmp_path / "runs.csv", rows("r32", "a"))
+        lines = path.read_text().splitlines()
+        for number in range(1, len(lines)) if line < 0 else [line]:
+            lines[number] = f"extra,{lines[number]}"
+        path.write_text("\n".join(lines))
+        with pytest.raises(RecordingError, match=r"more fields than|Expected \d+ fields"):
+            read_table(path)
+
     @pytest.mark.parametrize(
         ("line", "change", "message"),
         [

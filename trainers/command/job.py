@@ -15,7 +15,7 @@ from string import Formatter
 from typing import Any
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import MOST_WORKER_STEPS, WorkloadIdentity
+from syncswitch.storage.records.job import MOST_WORKER_STEPS, WorkloadIdentity, name_problem
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command import (
@@ -99,7 +99,7 @@ class CommandTemplate:
     def default_name(self) -> str:
         """Name of the script in it, or else of the program, without folder and suffix."""
         scripts = (PurePath(word) for word in self.words if word.endswith(_SCRIPTS))
-        return next(scripts, PurePath(self.words[0])).stem or "command"
+        return next(scripts, PurePath(self.words[0])).stem.strip(". ") or "command"
 
     @property
     def what(self) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metr
             f"--metric-unit is {unit!r}, and an accuracy has none; name what else the command"
             " measures with --metric-name"
         )
-    if not name or len(name) > _LONGEST_NAME or name in _TAKEN:
+    if not name or not name.isprintable() or len(name) > _LONGEST_NAME or name in _TAKEN:
         raise UserError(
             f"--metric-name is {name[:40]!r}: give the name under which the command reports it,"
             f" such as val_loss; {', '.join(_TAKEN)} mean other things"
@@ -191,7 +191,7 @@ def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metr
             f"--metric-name is {name!r}: add --metric-goal max if more of it is better, or"
             " --metric-goal min if less is"
         )
-    if unit is not None and not 0 < len(unit) <= _LONGEST_UNIT:
+    if unit is not None and not (unit.isprintable() and 0 < len(unit) <= _LONGEST_UNIT):
         raise UserError(
             f"--metric-unit is {unit[:40]!r}: give one of 1 to {_LONGEST_UNIT} characters, such as"
             " km, or leave it out"
@@ -235,11 +235,8 @@ class CommandJob:
 
     def __post_init__(self) -> None:
         """Raises UserError if the job cannot be run."""
-        if not self.name or len(self.name) > _LONGEST_NAME:
-            raise UserError(
-                f"the name of the job is {self.name[:40]!r}: give one of 1 to {_LONGEST_NAME}"
-                " characters as WORKLOAD"
-            )
+        if problem := name_problem(self.name):
+            raise UserError(f"{problem} as WORKLOAD")
         if not 2 <= self.total_steps <= MOST_WORKER_STEPS:
             raise UserError(
                 f"--total-steps is {self.total_steps}: give the steps of a whole training as the"

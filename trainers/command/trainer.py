@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import logging
@@ -10,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -19,7 +21,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import (
     Evaluation,
@@ -46,10 +48,24 @@ from syncswitch.trainers.run.record import Position, trial_record
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    """Names the folder for runs where it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise (FatalError if is_full else UserError)(
+            f"the folder for runs {folder} cannot be used: {error.strerror or error};"
+            f" {'free some disk space there, or ' if is_full else ''}name another with"
+            " --output-folder"
+        ) from error
+
+
 def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
     """Makes a new folder for a run, or for another attempt at the same run."""
     name = f"switch-{spec.switch_percent:.12g}-replicate-{spec.replicate}-seed-{spec.seed}"
-    try:
+    with _writing_to(parent):
         parent.mkdir(parents=True, exist_ok=True)
         for attempt in itertools.count(1):
             folder = parent / (name if attempt == 1 else f"{name}-attempt-{attempt}")
@@ -58,11 +74,6 @@ def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
             except FileExistsError:
                 continue
             return folder
-    except OSError as error:
-        raise UserError(
-            f"the folder for runs {parent} cannot be used: {error.strerror or error}; name another"
-            " with --output-folder"
-        ) from error
     raise AssertionError("another name is always available")
 
 
@@ -228,7 +239,9 @@ class _CommandRun:
         plan = self.folder / "plan.json"
         names = ("identity", "switch_percent", "seed", "band", "retry_percents")
         told = {"trial": {name: getattr(spec, name) for name in names}}
-        plan.write_text(json.dumps(told, default=asdict))
+        with _writing_to(self.folder):
+            plan.write_text(json.dumps(told, default=asdict))
+            (self.folder / "output.log").touch()
         self._values = run_values(spec, self.folder, origin, plan)
         self._loop_file = self.folder / LOOP_FILE
         self._loop = GrowingFile(self._loop_file)

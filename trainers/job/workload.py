@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
-from syncswitch.storage.records.job import MOST_WORKER_STEPS
+from syncswitch.storage.records.job import MOST_WORKER_STEPS, name_problem
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 
 Momentum = Literal["own", "same", "zero", "scaled", "ramped", "additive"]
@@ -117,6 +117,8 @@ class Workload:
             raise self.error(problem)
 
     def _problems(self) -> Iterator[str]:
+        if problem := name_problem(self.name):
+            yield problem
         optional = ("momentum_stage_worker_steps", "largest_scaling", "least_embedding_values")
         required = ("total_worker_steps", "batch_size", "evaluation_interval_worker_steps")
         for field in (*required, *optional):

@@ -130,7 +130,9 @@ def load_profile(source: str) -> ClusterProfile:
 
 def write_profile(profile: ClusterProfile, path: Path) -> None:
     """Writes a profile to a JSON file, completely or not at all."""
-    with whole_file(path, replaces=(b"{",)) as file:
+    first, second, *_ = ClusterProfile.model_fields
+    beginnings = tuple(f'{{\n  "{name}":'.encode() for name in (first, second))
+    with whole_file(path, replaces=beginnings) as file:
         file.write(profile.model_dump_json(indent=2, exclude_defaults=True).encode() + b"\n")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
+import reprlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -206,9 +208,12 @@ def _sizes(text: str | None) -> tuple[int | None, ...]:
     if text is None:
         return (None,)
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 1 <= int(part) <= MOST_WORKERS for part in parts):
+    if not all(re.fullmatch("0*[1-9][0-9]{0,5}", part) for part in parts) or not all(
+        int(part) <= MOST_WORKERS for part in parts
+    ):
         raise UserError(
-            f"--workers is {text!r}: give whole numbers from 1 to {MOST_WORKERS:,}, such as 4,8,16"
+            f"--workers is {reprlib.repr(text)}: give whole numbers from 1 to {MOST_WORKERS:,},"
+            " such as 4,8,16"
         )
     return tuple(dict.fromkeys(map(int, parts)))
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from command_line import LEAST, OTHER, Invoke, error_line
+from generated_trainer import GeneratedTrainer, identity
 
+from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -143,6 +148,38 @@ def test_a_server_that_is_away_costs_one_line(
     )
     invoke.succeeds("export", "generated", "--mlflow", mlflow_uri)
     check_same(mlflow_uri, url)
+
+
+def test_a_server_that_never_answers_is_asked_once(invoke: Invoke) -> None:
+    """And by us, as MLflow waits for long, each time."""
+    invoke("run", "digits", *LEAST)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"http://127.0.0.1:{server.getsockname()[1]}"
+        result = invoke("export", "--mlflow", uri)
+        assert (result.exit_code, error_line(result)) == (
+            1,
+            f"error: MLflow at {uri} does not answer",
+        )
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(4) == b"HEAD"
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_names_may_have_quotes(url: str, mlflow_uri: str) -> None:
+    from syncswitch.storage.export.mlflow import copy_job
+
+    job = replace(identity(), name='it\'s "mine" & 50 %')
+    with open_database(url, create=True) as database:
+        plan = SearchPlan(PaperStrategy(settings=1, runs=1))
+        Search(database, job, plan, GeneratedTrainer).run()
+        workload = PolicyRegistry(database).workload(job.fingerprint)
+        assert workload is not None
+        assert copy_job(database, mlflow_uri, workload) == len(runs_on(mlflow_uri)) > 1
+    (model,) = client_of(mlflow_uri).search_registered_models()
+    assert model.name == f"syncswitch-it-s -mine- - 50 --{job.fingerprint[:8]}"
 
 
 def test_what_cannot_be_exported_is_one_line(

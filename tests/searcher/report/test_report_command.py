@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import matplotlib
 import pytest
 from click.testing import CliRunner, Result
 from command_line import error_line
@@ -35,9 +36,25 @@ def report(url: str, *arguments: str | Path) -> Result:
     return CliRunner().invoke(main, command, prog_name="syncswitch-search")
 
 
+def test_no_settings_of_the_user_end_a_report(
+    filled_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = report(filled_url, "generated", "-o", "-").stdout
+    with monkeypatch.context() as patch:
+        for name, value in {"text.usetex": True, "axes.xmargin": 3.0, "font.size": 99}.items():
+            patch.setitem(matplotlib.rcParams, name, value)
+        again = report(filled_url, "generated", "-o", "-").stdout
+    # Their footers say when they were made.
+    assert again.partition("<footer>")[0] == printed.partition("<footer>")[0]
+
+
 def test_the_page_is_written_and_said_where(filled_url: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text("<!DOCTYPE html>an older one")
+    path.write_text("<!DOCTYPE html>\nmy page")
+    assert report(filled_url, "generated", "-o", path).exit_code == 2
+    assert path.read_text().endswith("my page")
+    path.unlink()
+    report(filled_url, "generated", "-o", path)
     result = report(filled_url, "generated", "-o", path)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == f"report of generated written to {path}; open it in a browser\n"

@@ -8,13 +8,14 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 from searches import together
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, make_url, text
 
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan
@@ -22,6 +23,8 @@ from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url, holds_nothing
+from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.trials.store import TrialStore
 from tests.processes import exit_code_of
 
 PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
@@ -142,3 +145,31 @@ def test_searchers_that_start_at_once_create_one_database(
 ) -> None:
     together(lambda: create(any_url), 4)
     assert state_of(any_url) == undisturbed
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["ENCODING SQL_ASCII", "ENCODING LATIN1", "German", "SQL, DMY", "Postgres, MDY"],
+)
+def test_a_server_may_have_any_encoding_and_style_of_dates(
+    new_postgresql: Callable[..., str], administrator: Engine, settings: str
+) -> None:
+    url = new_postgresql()
+    name = make_url(url).database
+    with administrator.connect() as connection:
+        if settings.startswith("ENCODING"):
+            connection.execute(text(f"DROP DATABASE {name}"))
+            locale = "LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+            connection.execute(text(f"CREATE DATABASE {name} {settings} {locale}"))
+        else:
+            connection.execute(text(f"ALTER DATABASE {name} SET datestyle = '{settings}'"))
+    with open_database(url, create=True) as database:
+        search = Search(database, identity(), PLAN, GeneratedTrainer)
+        assert search.run().policy.version == 1
+        assert TrialStore(database).searches()
+    assert list(check_database(url)) == []
+    if "LATIN1" in settings:
+        with open_database(url, create=True) as database:
+            other = replace(identity(), name="\u0436")
+            with pytest.raises(DatabaseError, match=r"cannot hold a character: .* encoding UTF8"):
+                Search(database, other, PLAN, GeneratedTrainer).run()

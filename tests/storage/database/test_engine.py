@@ -131,7 +131,8 @@ SAID_BY_A_SERVER: dict[str, type[SyncSwitchError]] = {
     "23505": CollisionError,
     "23514": FatalError,  # check violation
     "22003": FatalError,  # number out of range
-    "53100": DatabaseError,  # disk full
+    "22P05": DatabaseError,  # a character that its encoding lacks
+    "53100": FatalError,  # disk full
     "42501": DatabaseError,  # no permission
 }
 

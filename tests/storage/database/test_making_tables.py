@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
-from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.errors import FatalError
 from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
 from syncswitch.storage.tables.policies import POLICIES
 from tests.processes import exit_code_of
@@ -93,7 +93,7 @@ def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, 
 
     def make_without_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size // 4, -1))
-        with pytest.raises(DatabaseError, match=r"cannot be used.*free space"):
+        with pytest.raises(FatalError, match=r"cannot be written.*free some disk space"):
             open_database(sqlite_url, create=True)
 
     assert exit_code_of(make_without_room) == 0

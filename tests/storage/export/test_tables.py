@@ -98,3 +98,10 @@ def test_blocks_are_taken_one_by_one() -> None:
     documents = tables.json_text({"number": row[0]} for block in taken for row in block)
     next(documents)
     assert len(list(taken)) == 1
+
+
+def test_no_text_in_csv_controls_a_terminal() -> None:
+    row = ["\x1b[2Jü\r\x9b\u202e\t\n"] * len(frames.COLUMNS["events"])
+    text = "".join(tables.csv_text("events", [[row]]))
+    _, read = csv.reader(io.StringIO(text))
+    assert read == [r"\x1b[2Jü\r\x9b\u202e" + "\t\n"] * len(row)

@@ -94,8 +94,13 @@ JOB = CommandJob(CommandTemplate.parse(TEXT), "train", 1000)
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"name": ""}, "the name of the job is '': give one of 1 to 255"),
-        ({"name": "x" * 256}, "give one of 1 to 255 characters"),
+        ({"name": ""}, "the name of the job is '': give one of 1 to 200"),
+        ({"name": "ж" * 101}, "give one of 1 to 200 printable characters"),
+        *(
+            ({"name": name}, "without / and @ that does not begin with a dot as WORKLOAD")
+            for name in ("../../x", "/x", "a/b", ".", ".x", "a\0", "\udc80", "\x1b[2J", "x@current")
+        ),
+        ({"name": " x"}, "the name of the job is ' x'"),
         ({"total_steps": 1}, "--total-steps is 1: give the steps of a whole training"),
         ({"timeout_seconds": 0.0}, "--timeout is 0: give seconds above 0"),
         ({"silence_seconds": float("nan")}, "--silence is nan: give seconds above 0"),
@@ -143,7 +148,7 @@ def test_the_policy_is_filled_in_with_a_folder_that_is_not_there(
     words = f"python3 train.py --at 125 --seed 0 --out {folder}/x '--json={{}}'"
     assert command_with_policy(JOB, 12.5) == f"mkdir {folder} && {words}"
     # The environment says it where the command does not.
-    job = replace(JOB, template=CommandTemplate.parse("python3 train.py"), name="../my job")
+    job = replace(JOB, template=CommandTemplate.parse("python3 train.py"), name="-my job")
     folder = f"{job.runs_folder.name.removeprefix('-')}-1"
     assert folder.startswith("my-job-")
     assert command_with_policy(job, 12.5) == (

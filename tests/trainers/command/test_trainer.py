@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any, ClassVar
 import psutil
 import pytest
 
-from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
+from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command.job import CommandJob, CommandTemplate
@@ -174,6 +175,19 @@ class TestFailures:
         assert not job.output_folder.exists()
         job.output_folder.write_text("")
         assert "name another with --output-folder" in failure(job, UserError)
+
+
+def test_a_full_folder_for_runs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    job = says(tmp_path, "")
+    for method in ("mkdir", "write_text"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, method, full)
+            said = failure(job, FatalError)
+        assert f"folder for runs {job.runs_folder}" in said
+        assert "free some disk space there" in said
 
 
 class TestResults:
