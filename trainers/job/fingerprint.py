@@ -20,6 +20,7 @@ from syncswitch.trainers.job.keras_parts import (
     build_optimizer,
     build_schedule,
     decided_by,
+    excluded_variables,
     loss_settings,
     metric_class,
     schedule_boundaries,
@@ -108,6 +109,11 @@ def _describe_loss(workload: Workload) -> str:
     if isinstance(workload.loss, str) and not (workload.class_weight or workload.loss_weights):
         return workload.loss
     described = _description_of_loss(build_loss(workload))
+    if workload.class_weight:
+        weights = {
+            str(int(one)): float(workload.class_weight[one]) for one in workload.class_weight
+        }
+        described = {"loss": described, "class_weight": weights}
     if workload.loss_weights:
         described = {"loss": described, "loss_weights": _settings(workload.loss_weights)}
     return described if isinstance(described, str) else _canonical(described)
@@ -133,7 +139,12 @@ def _describe_optimizer(workload: Workload, workers: int) -> str:
     if workload.optimizer is None:
         described: dict[str, Any] = {"class": "SGD"}
     else:
-        described = _description(build_optimizer(workload))
+        built = build_optimizer(workload)
+        described = _description(built)
+        pattern = getattr(built, "_exclude_from_weight_decay_pattern", None)
+        undecayed = [*(pattern.pattern.split("|") if pattern else ()), *excluded_variables(built)]
+        if undecayed:
+            described["without_weight_decay"] = undecayed
     schedule = build_schedule(workload)
     if schedule is not None and schedule_boundaries(schedule) is None:
         described["learning_rate_schedule"] = _description(schedule)

@@ -12,7 +12,12 @@ from collections.abc import Callable
 from functools import cache
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.job.keras_parts import build_schedule, check_rate, schedule_boundaries
+from syncswitch.trainers.job.keras_parts import (
+    build_optimizer,
+    build_schedule,
+    check_rate,
+    schedule_boundaries,
+)
 from syncswitch.trainers.job.schedule import decay_factor, round_worker_steps
 from syncswitch.trainers.job.workload import Momentum, Workload
 
@@ -64,11 +69,15 @@ class Configuration:
 def momentum_rule(workload: Workload, second_protocol: str) -> Momentum:
     """Returns the momentum after the switch as it is carried out with this protocol.
 
-    Where no push is applied by itself there is nothing that a worker's own momentum could move.
+    Where no push is applied by itself there is nothing that a worker's own momentum could move; and
+    averages (`use_ema`) are those of the parameters that all share.
     """
     variant = workload.momentum_after_switch
+    if variant != "own":
+        return variant
     is_push = round_worker_steps(second_protocol, workers=2) == 1
-    return "same" if variant == "own" and not is_push else variant
+    has_averages = workload.optimizer is not None and build_optimizer(workload).use_ema
+    return "own" if is_push and not has_averages else "same"
 
 
 def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stages: int) -> float:

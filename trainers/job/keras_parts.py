@@ -73,23 +73,49 @@ def check_model(model: Any, whose: str) -> None:
                 " script as it is with syncswitch-search run --trainer command"
             )
     for layer in model._flatten_layers():
+        if getattr(layer, "stateful", False):
+            raise WorkloadError(
+                f"{whose}: layer {layer.name!r} is stateful, and workers do not share a sequence;"
+                " leave out stateful=True, and give whole sequences"
+            )
         if layer.compute_dtype == "float16":
             raise WorkloadError(
                 f"{whose}: layer {layer.name!r} computes in float16 ({layer.dtype_policy.name}), "
                 "and the loss is not scaled for it, so that small gradients would become 0; "
                 "take mixed_bfloat16 or float32"
             )
+    for one in getattr(model, "inputs", None) or ():
+        if one.shape[0] is not None:
+            raise WorkloadError(
+                f"{whose}: input {one.name!r} has a fixed batch of {one.shape[0]}, and tests have"
+                " smaller ones; give a shape alone, without batch_size or batch_shape"
+            )
 
 
-def check_unscaled(optimizer: Any, whose: str) -> None:
-    """Refuses an optimizer that expects gradients of a scaled loss."""
+def check_optimizer(optimizer: Any, whose: str) -> None:
+    """Refuses an optimizer whose updates would not be those of `fit`."""
     import keras
 
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        raise WorkloadError(
-            f"{whose}: the optimizer is a LossScaleOptimizer, and the loss is not scaled; take the "
-            "optimizer in it"
-        )
+    optimizers, problem = keras.optimizers, None
+    if isinstance(optimizer, optimizers.LossScaleOptimizer):
+        problem = "and the loss is not scaled; take the optimizer in it"
+    elif isinstance(optimizer, getattr(optimizers, "MultiOptimizer", ())):
+        problem = "whose parts have learning rates of their own; take one optimizer for all"
+    elif callable(optimizer._learning_rate) and not isinstance(
+        optimizer._learning_rate, optimizers.schedules.LearningRateSchedule
+    ):
+        problem = "whose learning rate is a function; give a number or a Keras schedule"
+    if problem is not None:
+        raise WorkloadError(f"{whose}: the optimizer is a {type(optimizer).__name__}, {problem}")
+
+
+# Where an optimizer made of a compiled one keeps the positions of variables without weight decay.
+EXCLUDED = "syncswitch_excluded"
+
+
+def excluded_variables(optimizer: Any) -> tuple[int, ...]:
+    """Returns the positions of trained variables that `from_compiled` excludes from decay."""
+    return tuple(getattr(optimizer, EXCLUDED, ()))
 
 
 def built_part(workload: Workload, part: str, kind: Any, hint: str, builder: Any = None) -> Any:
@@ -117,11 +143,16 @@ def build_optimizer(workload: Workload) -> Any:
     built = built_part(
         workload, "optimizer", keras.optimizers.Optimizer, "return a Keras optimizer"
     )
-    check_unscaled(built, f"workload {workload.name!r}")
     if isinstance(built._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
         raise workload.error(
             f"the optimizer has a {type(built._learning_rate).__name__}; give a plain learning rate"
             " there, and the workload a learning_rate that is a function which builds the schedule"
+        )
+    check_optimizer(built, f"workload {workload.name!r}")
+    if getattr(built, "_exclude_from_weight_decay", None):
+        raise workload.error(
+            f"the {type(built).__name__} excludes variables of another model from weight decay;"
+            " give their names, as in exclude_from_weight_decay(var_names=['bias'])"
         )
     return built
 
@@ -191,19 +222,16 @@ _CHOSEN_BY_SHAPE = ("crossentropy", "ce")
 
 
 def build_loss(workload: Workload) -> Any:
-    """Builds the loss, which returns the mean over a batch or one value for each example.
+    """Builds the loss, for `keras_loss`.
 
     For several outputs it is a dict or list, with None for outputs without a loss.
     """
     loss = _resolved_loss(workload, workload.loss)
-    if workload.class_weight:
-        if isinstance(loss, dict | list):
-            raise workload.error(
-                f"class_weight is for a single output, and loss has {len(loss)}; give train_weights"
-                " in the data"
-            )
-        plain = workload.loss if isinstance(workload.loss, str) else loss
-        return ClassWeightedLoss(plain, workload.class_weight)
+    if workload.class_weight and isinstance(loss, dict | list):
+        raise workload.error(
+            f"class_weight is for a single output, and loss has {len(loss)}; give train_weights"
+            " in the data"
+        )
     return loss
 
 
@@ -249,18 +277,17 @@ def named_loss(name: str) -> Callable[[Any, Any], Any]:
 
     if name.lower() in _CHOSEN_BY_SHAPE:
         return _crossentropy
-    known = keras.losses.get(name)
-    if isinstance(known, keras.losses.Loss):
-        return known  # type: ignore[no-any-return]
+    return keras.losses.get(name)  # type: ignore[no-any-return]
 
-    def loss(labels: Any, outputs: Any) -> Any:
-        rank, difference = len(outputs.shape), len(outputs.shape) - len(labels.shape)
-        if difference == 1 and outputs.shape[-1] == 1 and rank == 2:
-            labels = keras.ops.expand_dims(labels, -1)
-        return known(labels, outputs)
 
-    loss.__name__ = name
-    return loss
+def keras_loss(loss: Any) -> Any:
+    """Returns a loss as `compile` takes it: with its reduction, and for weights and masks."""
+    import keras
+
+    if isinstance(loss, keras.losses.Loss):
+        return loss
+    # The class behind all losses that are functions, which has no public name.
+    return keras.losses.MeanSquaredError.__base__(loss)
 
 
 def _crossentropy(labels: Any, outputs: Any) -> Any:
@@ -280,36 +307,21 @@ def loss_settings(loss: Any) -> dict[str, Any]:
     return {**getattr(loss, "_fn_kwargs", {}), **config}
 
 
-class ClassWeightedLoss:
-    """The loss of each example times the weight of its class, like `class_weight` of `fit`."""
+def class_weights(weights: Mapping[int, float], labels: Any) -> Any:
+    """Computes the weight of each example by its class, like `class_weight` of `fit`."""
+    import keras
 
-    def __init__(self, loss: Any, weights: Mapping[int, float]) -> None:
-        self._loss = loss
-        self._weights = {int(one): float(weights[one]) for one in sorted(weights)}
-        self._of_each = named_loss(loss) if isinstance(loss, str) else getattr(loss, "call", loss)
-
-    def __call__(self, labels: Any, outputs: Any) -> Any:
-        """Computes the weighted losses, shape [batch]."""
-        import keras
-
-        losses = self._of_each(labels, outputs)
-        while len(losses.shape) > 1:
-            losses = keras.ops.mean(losses, axis=-1)
-        is_one_hot = len(labels.shape) > 1 and labels.shape[-1] > 1
-        classes = keras.ops.argmax(labels, axis=-1) if is_one_hot else labels
-        classes = keras.ops.reshape(keras.ops.cast(classes, "int32"), (-1,))
-        factors = keras.ops.ones_like(losses)
-        for number, weight in self._weights.items():
-            factors = keras.ops.where(classes == number, weight, factors)
-        return losses * factors
-
-    def get_config(self) -> dict[str, Any]:
-        """Settings, which are part of the fingerprint."""
-        own = self._loss
-        if not isinstance(own, str):
-            name = getattr(own, "__name__", type(own).__name__)
-            own = {"class": name, **(own.get_config() if hasattr(own, "get_config") else {})}
-        return {"loss": own, "class_weight": {str(k): v for k, v in self._weights.items()}}
+    is_one_hot = len(labels.shape) > 1 and labels.shape[-1] != 1
+    classes = keras.ops.argmax(labels, axis=-1) if is_one_hot else labels
+    if not is_one_hot and len(labels.shape) > 1:
+        classes = keras.ops.squeeze(classes, axis=-1)
+    if "float" in str(classes.dtype):
+        classes = keras.ops.round(classes)
+    classes = keras.ops.cast(classes, "int32")
+    factors = keras.ops.ones_like(classes, dtype="float32")
+    for number, weight in weights.items():
+        factors = keras.ops.where(classes == int(number), float(weight), factors)
+    return factors
 
 
 _Range = tuple[float | None, float | None]
@@ -389,7 +401,7 @@ def build_metric(workload: Workload) -> Any:
     """Builds the metric; None for accuracy as it fits the labels."""
     import keras
 
-    if workload.metric in (None, "accuracy", "acc"):
+    if workload.metric is None or str(workload.metric).lower() in ("accuracy", "acc"):
         return None
     if workload.metric == LOSS_METRIC:
         return _test_loss(workload)
@@ -408,23 +420,29 @@ def build_metric(workload: Workload) -> Any:
 
 
 def _test_loss(workload: Workload) -> Any:
-    """Makes a metric that is the mean loss over the test set, of the output that decides."""
+    """Makes a metric that is the mean loss over the test set, as Keras' `evaluate` computes it."""
     import keras
 
-    built = build_loss(workload)
-    loss: Any = built.get(workload.metric_output) if isinstance(built, dict) else built
-    if not callable(loss):
-        raise workload.error(
-            f"metric is {LOSS_METRIC!r}, and output {workload.metric_output!r} has no loss; give"
-            " loss as a dict by output, and the metric_output by whose loss a run is judged"
-        )
+    loss: Any = build_loss(workload)
+    if workload.metric_output is not None:
+        loss = loss.get(workload.metric_output) if isinstance(loss, dict) else loss
+        if not callable(loss):
+            raise workload.error(
+                f"metric is {LOSS_METRIC!r}, and output {workload.metric_output!r} has no loss;"
+                " give loss as a dict by output, and the metric_output by whose loss a run is"
+                " judged, or none for the loss of all"
+            )
 
     class TestLoss(keras.metrics.Mean):  # type: ignore[misc]
         """The mean loss; takes labels and outputs like other metrics."""
 
         def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
-            values = keras.ops.mean(loss(labels, outputs))
+            self.add(keras_loss(loss)(labels, outputs, sample_weight), outputs)
+
+        def add(self, value: Any, outputs: Any) -> None:
+            """Adds the loss of a batch with these outputs."""
             # The last batch may be smaller.
-            super().update_state(values, sample_weight=keras.ops.shape(outputs)[0])
+            examples = keras.ops.shape(keras.tree.flatten(outputs)[0])[0]
+            super().update_state(value, sample_weight=examples)
 
     return TestLoss(name=LOSS_METRIC)

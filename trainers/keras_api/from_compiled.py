@@ -14,7 +14,7 @@ import numpy as np
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData, has_accuracy
-from syncswitch.trainers.job.keras_parts import check_model, check_unscaled
+from syncswitch.trainers.job.keras_parts import EXCLUDED, check_model, check_optimizer, warn_once
 from syncswitch.trainers.job.pipelines import Leaf, apart, read_pipeline, taken, together
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 from syncswitch.trainers.run.callbacks import usable_callbacks
@@ -29,12 +29,12 @@ def compiled_fields(model: Any) -> dict[str, Any]:
         raise WorkloadError("the model is not compiled; call its compile() before")
     whose = f"model {model.name!r}"
     check_model(model, whose)
-    check_unscaled(model.optimizer, whose)
+    check_optimizer(model.optimizer, whose)
     if model.loss is None:
         raise WorkloadError(f"{whose} is compiled without a loss; compile it with one")
     config = model.optimizer.get_config()
     rate, plain = config["learning_rate"], {**config, "learning_rate": 1.0}
-    build = type(model.optimizer).from_config
+    build = _rebuilding(model, plain, whose)
     factors = (model.get_compile_config() or {}).get("loss_weights")
     values = list(factors.values()) if isinstance(factors, dict) else factors
     if any(isinstance(one, str) for one in (values if isinstance(values, list) else [values])):
@@ -47,12 +47,53 @@ def compiled_fields(model: Any) -> dict[str, Any]:
         return keras.optimizers.schedules.deserialize(rate)
 
     return {
-        "optimizer": lambda: build(dict(plain)),
+        "optimizer": build,
         # Keras keeps 0.02 in float32, 0.019999999552965164: the same job needs the same rate.
         "learning_rate": schedule if isinstance(rate, dict) else float(str(np.float32(rate))),
         "loss": model.loss,
         "loss_weights": factors,
     }
+
+
+def _rebuilding(model: Any, config: Mapping[str, Any], whose: str) -> Callable[[], Any]:
+    """Returns a function that builds optimizers like that of a model, with what it holds beside."""
+    given = model.optimizer
+    kind, chosen = type(given), getattr(given, "_exclude_from_weight_decay", None) or ()
+    pattern = getattr(given, "_exclude_from_weight_decay_pattern", None)
+    names = () if pattern is None else tuple(sorted(pattern.pattern.split("|")))
+    variables = enumerate(model.trainable_variables)
+    places = tuple(place for place, one in variables if given._var_key(one) in chosen)
+    if len(places) < len(chosen):
+        raise WorkloadError(
+            f"{whose}: its optimizer excludes variables from weight decay that the model does not"
+            " train; leave them out of exclude_from_weight_decay"
+        )
+
+    def build() -> Any:
+        built = kind.from_config(dict(config))
+        if names or places:
+            built.exclude_from_weight_decay(var_names=list(names))
+            setattr(built, EXCLUDED, places)
+        return built
+
+    for name, value in vars(build()).items():
+        own = vars(given).get(name, value)
+        if type(value) in _PLAIN and name not in _PASSING and own != value:
+            raise WorkloadError(
+                f"{whose}: its {kind.__name__} has {name} {own!r}, and get_config() builds one with"
+                f" {value!r}; give a function that builds and compiles the model, or complete its"
+                " get_config()"
+            )
+    if given.built and int(given._iterations):
+        warn_once(
+            f"{whose}: its optimizer has made {int(given._iterations):,} updates; runs begin"
+            " with a fresh one"
+        )
+    return build
+
+
+_PLAIN = (bool, int, float, str, type(None))
+_PASSING = ("name", "built", "_built", "_lock", "_name")
 
 
 def compiled_metric(model: Any) -> tuple[Any, str | None, bool]:
@@ -234,7 +275,7 @@ def from_compiled(
     compiled = compiled_fields(model)
     name = name or model.name
     told = usable_callbacks(callbacks, f"workload {name!r}")
-    first_metric, output, is_test_weighted = compiled_metric(model)
+    first_metric, output, is_weighted = compiled_metric(model)
     if class_weight and sample_weight is not None:
         raise WorkloadError(
             "there are class_weight and sample_weight; multiply them yourself, and give"
@@ -250,13 +291,11 @@ def from_compiled(
 
         def load() -> AnyData:
             parts = _read(x, "x"), _read(validation_data, "validation_data")
-            return _joined(*parts, is_test_weighted=is_test_weighted)
+            return _joined(*parts, wanted)
     else:
         if not isinstance(x, Data | StreamedData):
             parts = _tested_parts((x, y, sample_weight), validation_data, validation_split)
-            joined = _joined(*parts, is_test_weighted=is_test_weighted)
-            data_set = data_set or _digest(name, joined)
-            data: AnyData = joined
+            data: AnyData = _joined(*parts, ())
         elif y is None and validation_data is None:
             data = x
         else:
@@ -272,10 +311,18 @@ def from_compiled(
         def load() -> AnyData:
             return data
 
-    inputs, labels = (None, None) if sample is None else map(_first, sample)
+    inputs = None if sample is None else _first(sample[0])
     ensure_built(model, inputs)
     if metric is None and str(first_metric).lower() not in ("accuracy", "acc"):
-        metric = first_metric or _usual_metric(model, labels)
+        metric = first_metric or _usual_metric(model, None if sample is None else _first(sample[1]))
+    if metric == LOSS_METRIC:
+        output = None
+    further = fields.get("further_metrics", ())
+    # Weights of tests count in the loss, and in metrics that are compiled as weighted.
+    wanted = [is_weighted or one == LOSS_METRIC for one in (metric, *further)]
+    if y is not None and not isinstance(x, Data | StreamedData):
+        data = _joined(*parts, wanted)
+        data_set = data_set or _digest(name, data)
     total = total_worker_steps or epochs * steps
 
     def built_anew() -> Any:
@@ -390,14 +437,21 @@ def _tested_parts(
     return train, test
 
 
-def _joined(train: Sequence[Any], test: Sequence[Any], *, is_test_weighted: bool) -> Data:
+def _joined(train: Sequence[Any], test: Sequence[Any], wanted: Sequence[bool]) -> Data:
+    """Joins arrays; `wanted` says for each metric whether the weights of tests count in it."""
+    weights = test[2] if len(test) > 2 else None
+    if weights is not None and len(set(wanted)) > 1:
+        raise WorkloadError(
+            "validation_data has weights, which count in the loss and in weighted_metrics, and not"
+            " in other metrics: a run can test with metrics of one kind; leave out the others"
+        )
     return Data(
         train[0],
         train[1],
         test[0],
         test[1],
         train_weights=train[2] if len(train) > 2 else None,
-        test_weights=test[2] if is_test_weighted and len(test) > 2 else None,
+        test_weights=weights if any(wanted) else None,
     )
 
 

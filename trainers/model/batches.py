@@ -9,7 +9,13 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData, Data
-from syncswitch.trainers.job.keras_parts import build_loss, loss_settings, warn_once
+from syncswitch.trainers.job.keras_parts import (
+    build_loss,
+    class_weights,
+    keras_loss,
+    loss_settings,
+    warn_once,
+)
 from syncswitch.trainers.job.pipelines import together
 from syncswitch.trainers.job.sources import Array, ArraySource, Rows, Source
 from syncswitch.trainers.job.workload import Workload, users_code
@@ -237,13 +243,19 @@ class Outputs:
         self._names = getattr(model, "output_names", None) or ()
         self.losses = build_loss(workload)
 
-    def loss(self, labels: Any, outputs: Any) -> Any:
-        """Computes the mean loss of a batch, for several outputs the weighted sum of theirs."""
+    def loss(self, labels: Any, outputs: Any, *, training: bool = False) -> Any:
+        """Computes the loss of a batch, for several outputs the weighted sum of theirs.
+
+        Weights of classes count in training alone. Without a reduction there is one for each value.
+        """
         labels, weights = _unweighted(labels)
         factors = self._workload.loss_weights
         names = self.names(outputs)
+        if training and self._workload.class_weight:
+            of_classes = class_weights(self._workload.class_weight, _single(labels))
+            weights = of_classes if weights is None else weights * of_classes
         if names is None and factors is None and not _is_nested(self.losses):
-            return _mean_loss(self.losses, _single(labels), outputs, weights)
+            return keras_loss(self.losses)(_single(labels), outputs, sample_weight=weights)
         if names is None:
             names, outputs = list(self._names[:1]) or ["0"], [outputs]
         losses = _by_name(self._workload, "loss", self.losses, names)
@@ -258,8 +270,8 @@ class Outputs:
         total = tf.constant(0.0)
         for loss, factor, weight, label, output in by_output:
             if loss is not None:
-                mean = tf.cast(_mean_loss(loss, label, output, weight), tf.float32)
-                total += mean if factor is None else mean * factor
+                own = keras_loss(loss)(label, output, sample_weight=weight)
+                total += tf.cast(own, tf.float32) * (1.0 if factor is None else factor)
         return total
 
     def decisive(self, labels: Any, outputs: Any) -> Decisive:
@@ -328,31 +340,6 @@ def _by_name(workload: Workload, what: str, given: Any, names: list[str]) -> lis
             " one for each",
         )
     return list(given)
-
-
-def _mean_loss(loss: Any, labels: Any, outputs: Any, weights: Any) -> Any:
-    """Computes a mean loss; only Keras' loss objects find the mask of a sequence themselves."""
-    import keras
-
-    is_keras = isinstance(loss, keras.losses.Loss)
-    mask = None if is_keras else getattr(outputs, "_keras_mask", None)
-    if weights is None and mask is None:
-        return tf.reduce_mean(loss(labels, outputs))
-    whole = loss if is_keras else _as_keras(loss)
-    return tf.reduce_mean(whole(labels, outputs, sample_weight=weights))
-
-
-def _as_keras(function: Any) -> Any:
-    import keras
-
-    class FunctionLoss(keras.losses.Loss):  # type: ignore[misc]  # Keras has no types
-        """A loss function, with weights and masks."""
-
-        def call(self, labels: Any, outputs: Any) -> Any:
-            """Calls the function."""
-            return function(labels, outputs)
-
-    return FunctionLoss()
 
 
 def _unweighted(labels: Any) -> tuple[Any, Any]:

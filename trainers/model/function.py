@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from syncswitch.trainers.model.batches import (
 from syncswitch.trainers.model.embeddings import Ids, RowGradient, checked_ids
 from syncswitch.trainers.model.feed import shuffled
 from syncswitch.trainers.model.layout import FlatLayout, Vector
-from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
+from syncswitch.trainers.model.optimizer import Optimizer, as_dtype, pack, unpack
 from syncswitch.trainers.model.tensorflow_api import concrete, tf
 
 _FACTORS = (8.0, 512.0)
@@ -60,14 +60,15 @@ def _among(rows: Sequence[EmbeddingRows]) -> Find:
     return find
 
 
-def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
+def decay_of(move: Callable[[Vector], Vector], start: Vector, is_whole: Any = False) -> Vector:
     """Measures the factor m by which a batch multiplies each statistic, in `s <- m s + c`.
 
     It moves other values with the same batch, and so works for layers of any kind: m is the
     momentum of an exponential moving average, 1 for a sum or a constant, and 0 for values that
     follow from other variables alone. A value that moves in another way (by a maximum, or a power
     iteration) gets 0 as well: it becomes the result of the last worker, which is bounded however
-    stale it is, but loses the work of others meanwhile.
+    stale it is, but loses the work of others meanwhile. Values that are whole (`is_whole`), such as
+    counters and flags, are moved by whole numbers.
     """
     decay = np.zeros(start.size, np.float32)
     moved = move(start).astype(np.float64)
@@ -78,7 +79,7 @@ def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
         # Far enough that rounding does not matter, and no two equally far.
         factors = random.uniform(*_FACTORS, start.size)
         steps = direction * factors * (1 + np.abs(start) + np.abs(moved))
-        values = (start + steps).astype(np.float32)
+        values = (start + np.where(is_whole, np.rint(steps), steps)).astype(np.float32)
         with np.errstate(all="ignore"):
             return (move(values) - moved) / (values.astype(float) - start)
 
@@ -105,6 +106,7 @@ class ModelFunction:
 
     def __init__(self, workload: Workload, data: AnyData, model: Any = None) -> None:
         self.batch_size = workload.batch_size
+        self._workload = workload
         self._data = data
         self._transform = data.transform
         self.model = build_model(workload) if model is None else model
@@ -119,7 +121,8 @@ class ModelFunction:
         )
         self.outputs = Outputs(workload, self.model)
         self.parameters = FlatLayout.of(dense_variables(self.model), "parameter")
-        self.statistics = FlatLayout.of(enumerate(moving_variables(self.model)), "statistic")
+        self._moving = moving_variables(self.model)
+        self.statistics = statistics_layout(self._moving)
         check_labels(workload, data, self.outputs.losses, self.model)
 
     @cached_property
@@ -142,9 +145,14 @@ class ModelFunction:
                 with self._lookups.by(any_rows):
                     return self._forward(values, statistics, inputs)[1]
 
-            start = self.statistics.pack(moving_variables(self.model))
+            start = self.statistics.pack(self._moving)
             move = tf.function(moved, autograph=False).get_concrete_function(tf.constant(start))
-            return decay_of(lambda statistics: move(tf.constant(statistics)).numpy(), start)
+            is_whole = np.repeat(
+                [not _is_float(one) for one in self._moving], self.statistics.sizes
+            )
+            return decay_of(
+                lambda statistics: move(tf.constant(statistics)).numpy(), start, is_whole
+            )
 
     def move(self, statistics: Any, contribution: Any) -> Any:
         """Returns the statistics after a batch, `m s + c`, of arrays or tensors of shape [S].
@@ -230,9 +238,11 @@ class ModelFunction:
         """Computes loss and contribution to the statistics of one batch; see `gradients`."""
         with self._lookups.by(_among(rows)):
             outputs, moved, extra_losses = self._forward(values, statistics, inputs, seed)
-        loss = self.outputs.loss(labels, outputs)
-        if extra_losses:
-            loss += tf.add_n([tf.cast(extra, loss.dtype) for extra in extra_losses])
+        loss = total_loss(self.outputs.loss(labels, outputs, training=True), extra_losses)
+        if loss.shape.rank:
+            # Without a reduction `fit` shows the mean, and follows the gradient of the sum.
+            whole = tf.reduce_sum(loss)
+            loss = tf.stop_gradient(tf.reduce_mean(loss)) + (whole - tf.stop_gradient(whole))
         return loss, moved - self.statistics_decay * statistics
 
     def _forward(
@@ -248,30 +258,47 @@ class ModelFunction:
         trained = list(values)
         for table in self.embeddings:  # whose rows are looked up elsewhere
             trained.insert(table.position, tf.zeros([1, table.width]))
-        outputs, untrained, extra_losses = self.model.stateless_call(
-            trained,
-            self._untrained(statistics, tf.convert_to_tensor(seed, tf.int64)),
-            inputs,
-            return_losses=True,
-            **({"training": training} if self._takes_training else {}),
-        )
-        variables = self.model.non_trainable_variables
-        moved = pack(
-            [
-                value
-                for variable, value in zip(variables, untrained, strict=True)
-                if _is_moving(variable)
-            ]
-        )
-        return outputs, moved, extra_losses
+        variables = [*self.model.trainable_variables, *self.model.non_trainable_variables]
+        seed = tf.convert_to_tensor(seed, tf.int64)
+        given = [*trained, *self._untrained(statistics, seed)]
+        with _assigning_scope()(list(zip(variables, given, strict=True)), True) as scope:
+            outputs = self.model.call(
+                inputs, **({"training": training} if self._takes_training else {})
+            )
+            extra_losses = self.model.losses
+        if training:
+            self._check_assigned(scope.assigned)
+        return outputs, pack(list(map(scope.get_current_value, self._moving))), extra_losses
 
-    def predict(
+    def _check_assigned(self, assigned: Sequence[Any]) -> None:
+        """Refuses what layers assign in a step, and workers cannot share."""
+        shared = set(map(id, self._moving))
+        for variable in assigned:
+            if id(variable) in shared or _is_seed(variable):
+                continue
+            what = (
+                "a trained variable, and workers share its gradients alone; take a constraint, or"
+                " a variable that is not trained"
+                if variable.trainable
+                else f"{variable.dtype}, or begins beyond {_MOST_WHOLE:,}, and workers share"
+                " float32; take float32, or smaller numbers"
+            )
+            raise self._workload.error(
+                f"a layer assigns {variable.path!r} in its call, which is {what}"
+            )
+
+    def predict(self, *model_and_inputs: Any) -> Any:
+        """Computes the model's outputs in inference mode; see `tested`."""
+        return self.tested(*model_and_inputs)[0]
+
+    def tested(
         self, parameters: Any, statistics: Any, inputs: Any, rows: Sequence[EmbeddingRows] = ()
-    ) -> Any:
-        """Computes the model's outputs in inference mode."""
+    ) -> tuple[Any, Any]:
+        """Computes the model's outputs in inference mode, and the losses of its layers."""
         with self._lookups.by(_among(rows)):
             values = unpack(parameters, self.parameters)
-            return self._forward(values, statistics, inputs, training=False)[0]
+            outputs, _, losses = self._forward(values, statistics, inputs, training=False)
+            return outputs, losses
 
     def ids(self, inputs: Any, trained: Any, *, training: bool) -> list[Any]:
         """Finds the rows that a batch looks up; `trained` stands for all trained values."""
@@ -294,14 +321,15 @@ class ModelFunction:
         """Returns the values of the variables that are not trained.
 
         Seeds of random layers follow from the batch, so that dropout differs between workers and
-        is the same when a step is repeated; others that are not float32 stay as they were built.
+        is the same when a step is repeated.
         """
-        moving = iter(unpack(statistics, self.statistics))
+        of_moving = unpack(statistics, self.statistics)
+        moving = dict(zip(map(id, self._moving), of_moving, strict=True))
         values = []
         for index, variable in enumerate(self.model.non_trainable_variables):
-            if _is_moving(variable):
-                values.append(next(moving))
-            elif "seed" in variable.name and tuple(variable.shape) == (2,):
+            if id(variable) in moving:
+                values.append(as_dtype(moving[id(variable)], variable.dtype))
+            elif _is_seed(variable):
                 values.append(tf.cast(seed + index, variable.dtype))
             else:
                 with tf.init_scope():  # within a traced function a variable has no value
@@ -310,13 +338,70 @@ class ModelFunction:
         return values
 
 
+def total_loss(loss: Any, of_layers: Sequence[Any]) -> Any:
+    """Adds the losses of layers to that of the outputs, as Keras' `compute_loss` does."""
+    if not of_layers:
+        return loss
+    return loss + tf.add_n([tf.cast(tf.reduce_sum(one), loss.dtype) for one in of_layers])
+
+
 def moving_variables(model: Any) -> list[Any]:
     """Returns the variables that training moves without a gradient, such as BatchNorm's means."""
     return [variable for variable in model.non_trainable_variables if _is_moving(variable)]
 
 
+def assign_moving(moving: Sequence[Any], values: Sequence[Vector]) -> None:
+    """Assigns statistics to the variables of a model."""
+    for variable, value in zip(moving, values, strict=True):
+        variable.assign(as_dtype(value, variable.dtype))
+
+
+def statistics_layout(moving: Sequence[Any]) -> FlatLayout:
+    """Returns the layout of statistics; of whatever type, they are kept in float32."""
+    return FlatLayout.of(enumerate(moving))
+
+
+def _is_float(variable: Any) -> bool:
+    return "float" in str(variable.dtype)
+
+
+def _is_seed(variable: Any) -> bool:
+    return "seed" in variable.name and tuple(variable.shape) == (2,)
+
+
+# Up to here float32 holds all whole numbers.
+_MOST_WHOLE = 1 << 24
+
+
 def _is_moving(variable: Any) -> bool:
-    return str(variable.dtype) == "float32"
+    if _is_seed(variable) or str(variable.dtype) in ("float64", "string"):
+        return False
+    return _is_float(variable) or _is_small(variable)
+
+
+def _is_small(variable: Any) -> bool:
+    with tf.init_scope():
+        return bool((np.abs(variable.numpy().astype(np.float64)) <= _MOST_WHOLE).all())
+
+
+@cache
+def _assigning_scope() -> Any:
+    import keras
+
+    class AssigningScope(keras.StatelessScope):  # type: ignore[misc]  # Keras has no types
+        """Notes what is assigned; as with variables, no gradient passes through an assignment."""
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.assigned: list[Any] = []
+
+        def add_update(self, update: Any) -> None:
+            """Overrides Keras's hook for an assignment."""
+            variable, value = update
+            self.assigned.append(variable)
+            super().add_update((variable, tf.stop_gradient(value)))
+
+    return AssigningScope
 
 
 FlatUpdate = Callable[..., tuple[Vector, Vector]]
@@ -383,6 +468,13 @@ def trace_update(optimizer: Optimizer, parameters: int, *, is_own: bool = False)
         tf.TensorSpec([]),
         tf.TensorSpec([]),
     )
+
+
+def trace_projection(optimizer: Optimizer, parameters: int) -> Any:
+    """Traces `Optimizer.project` for a number of parameters; None without constraints."""
+    if not optimizer.has_constraints:
+        return None
+    return concrete(optimizer.project, tf.TensorSpec([parameters]))
 
 
 def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:

@@ -87,14 +87,14 @@ class FlatLayout:
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, variables: Iterable[tuple[int, Any]], called: str) -> FlatLayout:
+    def of(cls, variables: Iterable[tuple[int, Any]], called: str | None = None) -> FlatLayout:
         """Lays out Keras variables, each behind its position.
 
-        Raises WorkloadError if one is not float32.
+        Raises WorkloadError if one that is `called` so, in the error, is not float32.
         """
         kept = list(variables)
         for _, variable in kept:
-            if str(variable.dtype) != "float32":
+            if called is not None and str(variable.dtype) != "float32":
                 raise WorkloadError(
                     f"model: {called} {variable.path!r} is {variable.dtype}; syncswitch trains "
                     "float32 variables (mixed precision keeps them float32)"

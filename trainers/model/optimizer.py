@@ -11,7 +11,11 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.trainers.job.embeddings import dense_variables
-from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
+from syncswitch.trainers.job.keras_parts import (
+    build_model,
+    build_optimizer,
+    excluded_variables,
+)
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
 from syncswitch.trainers.model.tensorflow_api import tf
@@ -22,6 +26,18 @@ class Optimizer(ABC):
 
     layout: FlatLayout
     is_reentrant: ClassVar[bool]  # whether several threads may apply it at once
+    # Whether `fit` would leave averages in the model: the first P of the slots.
+    has_averages = False
+
+    def __init__(self, layout: FlatLayout, variables: Sequence[Any]) -> None:
+        """Takes the layout of the parameters, and the variables whose constraints they obey."""
+        self._parameters_layout = layout
+        self.constraints = [one.constraint for one in variables]
+
+    @property
+    def has_constraints(self) -> bool:
+        """Whether `project` does anything."""
+        return any(one is not None for one in self.constraints)
 
     @abstractmethod
     def initial_slots(self) -> Vector:
@@ -40,17 +56,25 @@ class Optimizer(ABC):
         moved, kept = self.apply(parameters, slots, updates, gradient, rate, momentum)
         return moved - parameters, kept
 
+    def project(self, parameters: Any) -> Any:
+        """Traces the constraints: where parameters [P] go after they were moved or averaged."""
+        values = unpack(parameters, self._parameters_layout)
+        pairs = zip(self.constraints, values, strict=True)
+        return pack([one if limit is None else limit(one) for limit, one in pairs])
+
 
 class MomentumSGD(Optimizer):
     """SGD with momentum.
 
     `accumulator = momentum * accumulator + gradient; parameters -= rate * accumulator`, so that a
-    changed rate acts on the whole accumulator at once (as in the paper's TensorFlow).
+    changed rate acts on the whole accumulator at once (as in the paper's TensorFlow). Constraints
+    are not part of it: `project` follows.
     """
 
     is_reentrant = True
 
-    def __init__(self, layout: FlatLayout) -> None:
+    def __init__(self, layout: FlatLayout, variables: Sequence[Any] = ()) -> None:
+        super().__init__(layout, variables)
         self.layout = FlatLayout(tuple(f"momentum/{name}" for name in layout.names), layout.shapes)
 
     @override
@@ -85,10 +109,15 @@ class KerasOptimizer(Optimizer):
 
     def __init__(self, workload: Workload, layout: FlatLayout, part: slice = slice(None)) -> None:
         """Builds the workload's optimizer, for a part of the variables of `layout`."""
-        variables = [one for _, one in dense_variables(build_model(workload))][part]
+        positions = dense_variables(build_model(workload))[part]
+        variables = [one for _, one in positions]
+        super().__init__(FlatLayout(layout.names[part], layout.shapes[part]), variables)
         self._optimizer = build_optimizer(workload)
-        self._parameters_layout = FlatLayout(layout.names[part], layout.shapes[part])
         self._owners = _noted_owners(self._optimizer, variables)
+        excluded = excluded_variables(self._optimizer)
+        if excluded:
+            chosen = [one for place, one in positions if place in excluded]
+            self._optimizer._exclude_from_weight_decay = set(map(self._optimizer._var_key, chosen))
         try:
             self._optimizer.build(variables)
         except (TypeError, ValueError, NotImplementedError) as error:
@@ -97,17 +126,32 @@ class KerasOptimizer(Optimizer):
                 f"({error}); give another Keras optimizer"
             ) from error
         self._variables = variables
-        counters = (self._optimizer.iterations, self._optimizer.learning_rate)
+        # Not its public step count, which counts updates of several accumulated gradients.
+        counters = (self._optimizer._iterations, self._optimizer.learning_rate)
         self._slots = [
             variable
             for variable in self._optimizer.variables
             if not any(variable is counter for counter in counters)
         ]
-        layout = FlatLayout.of(enumerate(self._slots), "optimizer variable")
+        layout = FlatLayout.of(enumerate(self._slots))
         # Keras' names begin with those of layers, which are numbered through in each process.
         names = tuple(f"{name[:4]}{name.rpartition('_')[2]}" for name in layout.names)
         self.layout = FlatLayout(names, layout.shapes)
         self._initial = self.layout.pack([variable.numpy() for variable in self._slots])
+        if any(np.ptp(one) for one in self.layout.split(self._initial) if one.size):
+            raise workload.error(
+                f"the optimizer {type(self._optimizer).__name__} begins with copies of the values"
+                " that it trains, which differ between runs; take another, such as AdamW"
+            )
+        self.has_averages = bool(self._optimizer.use_ema)
+        if self.has_averages:
+            averages = self._optimizer._model_variables_moving_average
+            first = self._slots[: len(variables)]
+            if any(one is not other for one, other in zip(first, averages, strict=True)):
+                raise workload.error(
+                    f"the optimizer {type(self._optimizer).__name__} has use_ema, and variables"
+                    " before its averages; let its build() begin with super().build(variables)"
+                )
 
     def slots_of_variables(self, servers: int) -> list[tuple[int, int | None]]:
         """Returns the size of each slot and the number of its variable; None if it is shared.
@@ -140,11 +184,14 @@ class KerasOptimizer(Optimizer):
     ) -> tuple[Any, Any]:
         # Functions run stateful operations in the order in which they were traced.
         assign(self._variables, unpack(parameters, self._parameters_layout))
-        assign(self._slots, unpack(slots, self.layout))
+        values = zip(self._slots, unpack(slots, self.layout), strict=True)
+        assign(self._slots, [as_dtype(value, slot.dtype) for slot, value in values])
         optimizer = self._optimizer
-        optimizer.iterations.assign(tf.cast(updates, optimizer.iterations.dtype))
+        optimizer._iterations.assign(tf.cast(updates, optimizer._iterations.dtype))
         optimizer.learning_rate.assign(rate)
-        optimizer.apply(unpack(gradient, self._parameters_layout), self._variables)
+        # It divides by this factor, which `fit` multiplies the loss with.
+        scaled = gradient * (optimizer.loss_scale_factor or 1.0)
+        optimizer.apply(unpack(scaled, self._parameters_layout), self._variables)
         moved, kept = (
             pack([variable.value for variable in variables])
             for variables in (self._variables, self._slots)
@@ -160,18 +207,21 @@ def _noted_owners(optimizer: Any, variables: Sequence[Any]) -> dict[int, int]:
 
     def noted(reference_variable: Any, *arguments: Any, **fields: Any) -> Any:
         added = add(reference_variable, *arguments, **fields)
-        owners[id(added)] = numbers[id(reference_variable)]
+        # Some refer to a variable made for its shape alone.
+        if id(reference_variable) in numbers:
+            owners[id(added)] = numbers[id(reference_variable)]
         return added
 
     optimizer.add_variable_from_reference = noted
     return owners
 
 
-def make_optimizer(workload: Workload, layout: FlatLayout) -> Optimizer:
-    """Makes the workload's optimizer for parameters of this layout."""
-    if workload.optimizer is None:
-        return MomentumSGD(layout)
-    return KerasOptimizer(workload, layout)
+def make_optimizer(workload: Workload, layout: FlatLayout, part: slice = slice(None)) -> Optimizer:
+    """Makes the workload's optimizer for parameters of this layout, or a part of its variables."""
+    if workload.optimizer is not None:
+        return KerasOptimizer(workload, layout, part)
+    variables = [one for _, one in dense_variables(build_model(workload))][part]
+    return MomentumSGD(FlatLayout(layout.names[part], layout.shapes[part]), variables)
 
 
 def unpack(flat: Any, layout: FlatLayout) -> list[Any]:
@@ -188,4 +238,11 @@ def pack(values: Sequence[Any]) -> Any:
     """Joins tensors to a flat one."""
     if not values:
         return tf.zeros([0])
-    return tf.concat([tf.reshape(value, [-1]) for value in values], 0)
+    return tf.concat([tf.reshape(tf.cast(value, tf.float32), [-1]) for value in values], 0)
+
+
+def as_dtype(value: Any, dtype: Any) -> Any:
+    """Returns values that were kept in float32 as those of a variable of this type."""
+    if str(dtype) == "bool":
+        return tf.greater_equal(value, 0.5)
+    return tf.cast(value if "float" in str(dtype) else tf.round(value), dtype)

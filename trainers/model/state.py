@@ -24,7 +24,7 @@ from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.files import OwnedFolder, check_private, put_in_place
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.job.embeddings import dense_variables, thin_layers
-from syncswitch.trainers.job.keras_parts import build_model
+from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
 from syncswitch.trainers.job.schedule import (
     check_position,
     checkpoint_path,
@@ -43,7 +43,12 @@ from syncswitch.trainers.model.embeddings import (
     rows_on,
     write_embeddings,
 )
-from syncswitch.trainers.model.function import ModelFunction, moving_variables
+from syncswitch.trainers.model.function import (
+    ModelFunction,
+    assign_moving,
+    moving_variables,
+    statistics_layout,
+)
 from syncswitch.trainers.model.layout import (
     EmbeddingForm,
     EmbeddingSource,
@@ -445,9 +450,14 @@ def restored_model(workload: Workload, checkpoint: Checkpoint) -> Any:
     model = build_model(workload)
     trained, moving = dense_variables(model), moving_variables(model)
     layout = FlatLayout.of(trained, "parameter")
-    assign([one for _, one in trained], layout.split(layout.from_named(checkpoint.parameters)))
-    layout = FlatLayout.of(enumerate(moving), "statistic")
-    assign(moving, layout.split(layout.from_named(checkpoint.statistics)))
+    parameters = layout.from_named(checkpoint.parameters)
+    if checkpoint.updates and workload.optimizer and build_optimizer(workload).use_ema:
+        parameters = np.concatenate([one.ravel() for one in checkpoint.slots.values()])[
+            : layout.size
+        ]
+    assign([one for _, one in trained], layout.split(parameters))
+    layout = statistics_layout(moving)
+    assign_moving(moving, layout.split(layout.from_named(checkpoint.statistics)))
     return model
 
 

@@ -19,11 +19,11 @@ from syncswitch.trainers.job.keras_parts import (
     loss_settings,
 )
 from syncswitch.trainers.job.sources import ArraySource
-from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 from syncswitch.trainers.model.batches import parsed, transformed
 from syncswitch.trainers.model.embeddings import Ids, checked_ids
 from syncswitch.trainers.model.feed import Tensors, in_order
-from syncswitch.trainers.model.function import EmbeddingRows, ModelFunction
+from syncswitch.trainers.model.function import EmbeddingRows, ModelFunction, total_loss
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _LOG = logging.getLogger(__name__)
@@ -47,7 +47,10 @@ class ModelTester:
         with tf.device(device):
             # Examples in memory stay there; others are read anew for each test.
             is_held = isinstance(data.test, ArraySource)
-            self._held = list(in_order(data.test, _BATCH)) if is_held else None
+            # A loss may depend on the size of batches, which `fit` tests with those of its steps.
+            wanted = (workload.metric, *workload.further_metrics)
+            self._batch = workload.batch_size if LOSS_METRIC in wanted else _BATCH
+            self._held = list(in_order(data.test, self._batch)) if is_held else None
             self.ids = self._wanted_rows()
             self._metric = self._build_metric(workload)
             self._further = {
@@ -57,7 +60,7 @@ class ModelTester:
             self.further: tuple[tuple[str, float], ...] = ()
             self._decided_by = decided_by(workload)
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
-            if data.test.examples > _BATCH and data.test.examples % _BATCH:
+            if data.test.examples > self._batch and data.test.examples % self._batch:
                 # Traced once for all batches, also the last one, which is smaller.
                 parameters, statistics, *values = self._zeros()
                 first = next(iter(self._batches()))
@@ -141,7 +144,7 @@ class ModelTester:
     def _batches(self) -> Iterable[Tensors]:
         if self._held is not None:
             return self._held
-        return in_order(self._data.test, _BATCH)
+        return in_order(self._data.test, self._batch)
 
     def _read_chance(self) -> float | None:
         """Reads how good guessing is; None unless there is one output of classes."""
@@ -156,10 +159,18 @@ class ModelTester:
 
     def _traced_update(self, parameters: Any, statistics: Any, rows: Any, *examples: Any) -> None:
         inputs, labels = self._test_batch(examples)
-        outputs = self._function.predict(parameters, statistics, inputs, rows)
-        told = self._function.outputs.decisive(labels, outputs)
-        for metric in (self._metric, *self._further.values()):
-            metric.update_state(told.labels, told.outputs, sample_weight=told.weights)
+        outputs, losses = self._function.tested(parameters, statistics, inputs, rows)
+        metrics = (self._metric, *self._further.values())
+        is_whole_loss = [
+            self._workload.metric_output is None and hasattr(metric, "add") for metric in metrics
+        ]
+        told = None if all(is_whole_loss) else self._function.outputs.decisive(labels, outputs)
+        for metric, is_loss in zip(metrics, is_whole_loss, strict=True):
+            if is_loss:
+                loss = total_loss(self._function.outputs.loss(labels, outputs), losses)
+                metric.add(loss, outputs)
+            elif told is not None:
+                metric.update_state(told.labels, told.outputs, sample_weight=told.weights)
 
     def _wanted_rows(self) -> list[Ids]:
         embeddings = self._function.embeddings

@@ -31,6 +31,7 @@ from syncswitch.trainers.model.function import (
     as_array,
     flat_update,
     trace_ids,
+    trace_projection,
     trace_step,
     trace_update,
 )
@@ -427,13 +428,25 @@ def make_update(optimizer: Optimizer, parameters: int, *, is_own: bool = False) 
     """The optimizer's update (see `trace_update`) of arrays, which it leaves unchanged."""
     if not isinstance(optimizer, MomentumSGD):
         return flat_update(trace_update(optimizer, parameters, is_own=is_own))
+    project = make_projection(optimizer, parameters)
 
     def update(*state_and_gradient: Any) -> tuple[Vector, Vector]:
         # Values that diverge become infinite; the loss shows it.
         with np.errstate(over="ignore", invalid="ignore"):
-            return (optimizer.change if is_own else optimizer.apply)(*state_and_gradient)
+            if is_own:
+                return optimizer.change(*state_and_gradient)
+            moved, slots = optimizer.apply(*state_and_gradient)
+            return project(moved), slots
 
     return update
+
+
+def make_projection(optimizer: Optimizer, parameters: int) -> Callable[[Vector], Vector]:
+    """The optimizer's `project` as a function of arrays."""
+    traced = trace_projection(optimizer, parameters)
+    if traced is None:
+        return lambda values: values
+    return lambda values: as_array(traced(tf.constant(values)))
 
 
 class TrainingLearner(Learner):
@@ -453,8 +466,12 @@ class TrainingLearner(Learner):
         seed: int,
         state: ModelState,
         embeddings: LocalEmbeddings,
+        project: Callable[[Vector], Vector] = lambda values: values,
+        *,
+        has_averages: bool = False,
     ) -> None:
         self._embeddings = embeddings
+        self._project, self._has_averages = project, has_averages
         self._source = source
         self._update = update
         self._change = change
@@ -513,8 +530,13 @@ class TrainingLearner(Learner):
         """Current parameters and statistics (of replicas their mean), and embedding rows."""
         if not self._replicas:
             rows = self._embeddings.shard.pull(ids)
-            return self.state.parameters, self.state.statistics, *rows
-        return _mean_model(list(self._replicas.values()))
+            return self._tested(self.state), self.state.statistics, *rows
+        mean = self._mean_replica()
+        return self._tested(mean), mean.statistics
+
+    def _tested(self, state: ModelState) -> Vector:
+        is_average = self._has_averages and state.updates
+        return state.slots[: len(state.parameters)] if is_average else state.parameters
 
     @override
     def leave(self, worker: int) -> None:
@@ -583,7 +605,7 @@ class TrainingLearner(Learner):
     def join(self, group: Group, worker_step: int) -> None:
         if self._exchange is Exchange.REPLICA:
             replicas = [self._replicas[worker] for worker in group.workers]
-            parameters, statistics = _mean_model(replicas)
+            parameters, statistics = self._mean_model(replicas)
             for worker in group.workers:
                 self._replicas[worker] = replace(
                     self._replicas[worker], parameters=parameters, statistics=statistics
@@ -618,15 +640,20 @@ class TrainingLearner(Learner):
         )
         self._own[worker] = replace(own, slots=slots, updates=own.updates + 1)
         with np.errstate(over="ignore", invalid="ignore"):
-            parameters = self.state.parameters + change
+            parameters = self._project(self.state.parameters + change)
         statistics = self._source.move(self.state.statistics, gradient.contribution)
         updates = self.state.updates + 1
         self.state = ModelState(parameters, self.state.slots, statistics, updates)
         self._embeddings.shard.push([gradient.rows], rate, momentum, self._configuration.workers)
 
+    def _mean_model(self, states: Sequence[ModelState]) -> tuple[Vector, Vector]:
+        """Mean parameters and statistics of replicas."""
+        parameters = self._project(mean_vector([state.parameters for state in states]))
+        return parameters, mean_vector([state.statistics for state in states])
+
     def _mean_replica(self) -> ModelState:
         replicas = list(self._replicas.values())
-        parameters, statistics = _mean_model(replicas)
+        parameters, statistics = self._mean_model(replicas)
         slots = mean_vector([replica.slots for replica in replicas])
         updates = max(replica.updates for replica in replicas)
         return ModelState(parameters, slots, statistics, updates)
@@ -650,9 +677,3 @@ def _without_weight(gradient: Gradient) -> Gradient:
     """Its batch still moves the statistics."""
     rows = [one.none for one in gradient.rows]
     return replace(gradient, values=np.zeros_like(gradient.values), rows=rows)
-
-
-def _mean_model(states: Sequence[ModelState]) -> tuple[Vector, Vector]:
-    """Mean parameters and statistics of replicas."""
-    parameters = mean_vector([state.parameters for state in states])
-    return parameters, mean_vector([state.statistics for state in states])

@@ -25,7 +25,12 @@ from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.simulated.learner import GradientSource, TrainingLearner, make_update
+from syncswitch.trainers.simulated.learner import (
+    GradientSource,
+    TrainingLearner,
+    make_projection,
+    make_update,
+)
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timeline import StepTimes, Timeline
 from syncswitch.trainers.trainer import Observer, Trainer
@@ -232,6 +237,8 @@ class SimulatedTrainer(Trainer):
             spec.seed,
             self._form.begin(spec, log),
             LocalEmbeddings(self._form.shard_plan(), self._form.forms),
+            make_projection(self._optimizer, self._function.parameters.size),
+            has_averages=self._optimizer.has_averages,
         )
         W = spec.identity.total_worker_steps
         times = StepTimes(self._profile, self._values, W, spec.seed)

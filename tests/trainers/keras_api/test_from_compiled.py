@@ -11,8 +11,9 @@ import pytest
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.keras_parts import build_loss, build_metric, build_model, decided_by
+from syncswitch.trainers.job.keras_parts import build_metric, build_model, decided_by
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.batches import Outputs
 from tests.trainers.jobs import dense_model, digits_data
 
 X = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
@@ -74,7 +75,8 @@ def test_the_loss_is_that_of_fit(keras: Any, loss: str, class_weight: Any) -> No
         "logits": keras.losses.BinaryCrossentropy(from_logits=True),
     }.get(loss, loss)
     model = binary_model(keras, loss=built, run_eagerly=True)
-    mine = np.mean(build_loss(made(model, class_weight=class_weight))(Y, model(X)))
+    outputs = Outputs(made(model, class_weight=class_weight), model)
+    mine = float(outputs.loss(Y, model(X), training=True))
     # Labels of shape [batch], outputs of shape [batch, 1]; before its step.
     assert mine == pytest.approx(model.train_on_batch(X, Y, class_weight=class_weight), rel=1e-5)
 

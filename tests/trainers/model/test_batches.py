@@ -92,7 +92,7 @@ def test_the_metric_is_told_of_its_output_alone(keras: Any) -> None:
     assert told.labels is VALUES
     assert told.outputs.shape == (8, 1)
     assert told.weights is WEIGHTS
-    assert told.loss.__name__ == "mse"
+    assert told.loss.__name__ == "mean_squared_error"
 
 
 SEVERAL = "the 2 outputs 'kind', 'size'; give"

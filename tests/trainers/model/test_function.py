@@ -107,8 +107,6 @@ def renormalized(of: Any) -> Any:
         ),
         # The variance of batch renormalization follows from the deviation.
         (lambda of: [renormalized(of)], [0.9, 0.0, 0.9, 0.8, 0.8]),
-        # A power iteration.
-        (lambda of: [of.SpectralNormalization(of.Dense(4))], [0.0]),
         (lambda of: [of.LayerNormalization()], []),
     ],
 )

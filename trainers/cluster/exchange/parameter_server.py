@@ -60,7 +60,8 @@ class ParameterServer:
     sees half an update. Each push names its process and step: a process that was replaced is
     refused, and `fence` tells whether its last push came in time. `decay` has the factors by which
     a batch multiplies the statistics, see `ModelFunction.move`. `new_buffer` makes vectors of
-    `sizes.model` values, and is called at most n + 3 times.
+    `sizes.model` values, and is called at most n + 3 times. With `has_averages` a snapshot has the
+    first slots, which are averages of the parameters.
     """
 
     def __init__(
@@ -71,10 +72,13 @@ class ParameterServer:
         decay: Vector,
         new_buffer: Callable[[], Vector],
         embeddings: ShardPlan = NO_EMBEDDINGS,
+        *,
+        has_averages: bool = False,
     ) -> None:
         self._sizes = sizes
         self._update = update
         self._decay = decay
+        self._has_averages = has_averages
         self._new_buffer = new_buffer
         self._changing = threading.Lock()
         self.embeddings = EmbeddingShard(embeddings, self._changing)
@@ -128,9 +132,13 @@ class ParameterServer:
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
         """Copies parameters and statistics, and these rows of each embedding table."""
+        averages = None
         with self._changing:
             holder, rows = self._lease(), self.embeddings.pull(ids)
-        return *self._copied(holder), *rows
+            if self._has_averages and self._updates:
+                averages = self._slots[: self._sizes.parameters].copy()
+        parameters, statistics = self._copied(holder)
+        return parameters if averages is None else averages, statistics, *rows
 
     def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> Pulled:
         """Lends a worker the current buffer until it pushes, and copies the rows that it needs."""

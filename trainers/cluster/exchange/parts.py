@@ -38,7 +38,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
     serve,
 )
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
-from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, update_of
+from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, projection_of, update_of
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
 from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import Vector
@@ -101,10 +101,11 @@ class ServerPart:
         self._server = ParameterServer(
             plan.sizes,
             plan.workers,
-            update_of(plan.update),
+            update_of(plan),
             plan.decay,
             lambda: next(rows),
             plan.embeddings,
+            has_averages=plan.has_averages,
         )
         for name in CHIEF_TO_SERVER.keys() - self.methods.keys():
             holder = self._server if hasattr(self._server, name) else self._server.embeddings
@@ -161,10 +162,11 @@ class WorkerPart:
             feed,
             self._computed.rows[0],
             plan.decay,
-            lambda: update_of(plan.update),
+            lambda: update_of(plan),
             embeddings=(
                 None if plan.ids is None else EmbeddingSteps(plan.embeddings, plan.ids.restored())
             ),
+            project=projection_of(plan),
         )
         self.methods |= {
             "connect": self._connect,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from syncswitch.trainers.cluster.exchange.security import Address
@@ -61,12 +61,16 @@ class Hello:
 class Plan:
     """The plan of a part that holds parameters.
 
-    `update` is the optimizer; None for SGD with momentum.
+    `update` is the optimizer; None for SGD with momentum. `project` brings parameters back to where
+    constraints allow them; None without any. With `has_averages` the first slots are averages, with
+    which models are tested and saved.
     """
 
     sizes: Sizes
     decay: Vector
     update: ShippedFunction | None
+    project: ShippedFunction | None = field(default=None, kw_only=True)
+    has_averages: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,14 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from syncswitch.trainers.model.layout import Vector
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.exchange.plans import Plan
 
 # TensorFlow uses an array without copying it if it is aligned to this many bytes.
 _ALIGNMENT = 64
@@ -102,13 +105,47 @@ def traced_update(traced: Callable[..., tuple[Vector, Vector]]) -> Update:
     return update
 
 
-def update_of(shipped: Any) -> Update:
-    """Returns the update of a plan's optimizer, which is None for SGD with momentum."""
-    if shipped is None:
-        return momentum_update
+Projection = Callable[[Vector], None]
+"""Moves parameters to where the constraints of their variables allow them, in place."""
+
+
+def traced_projection(traced: Callable[..., Any] | None) -> Projection | None:
+    """Makes a projection of a traced `Optimizer.project`; None without constraints."""
+    if traced is None:
+        return None
+    from syncswitch.trainers.model.function import as_array, as_tensor
+
+    def project(parameters: Vector) -> None:
+        found = traced(as_tensor(parameters))
+        parameters[:] = as_array(found[0] if isinstance(found, list | tuple) else found)
+
+    return project
+
+
+def projected(update: Update, project: Projection | None) -> Update:
+    """Makes an update after which the constraints hold."""
+    if project is None:
+        return update
+
+    def projecting(parameters: Vector, moved: Vector, *others: Any) -> None:
+        update(parameters, moved, *others)
+        project(moved)
+
+    return projecting
+
+
+def update_of(plan: Plan) -> Update:
+    """Returns the update of a plan's optimizer; those of Keras see to constraints themselves."""
+    if plan.update is None:
+        return projected(momentum_update, projection_of(plan))
     from syncswitch.trainers.model.function import flat_update
 
-    return traced_update(flat_update(shipped.restored()))
+    return traced_update(flat_update(plan.update.restored()))
+
+
+def projection_of(plan: Plan) -> Projection | None:
+    """Returns the projection of a plan; None without constraints."""
+    return traced_projection(None if plan.project is None else plan.project.restored())
 
 
 def each_piece(size: int, do: Callable[[slice], None]) -> None:

@@ -24,7 +24,7 @@ from syncswitch.trainers.cluster.exchange.plans import (
     WorkerPlan,
 )
 from syncswitch.trainers.cluster.exchange.remote import RemoteServers
-from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
+from syncswitch.trainers.cluster.exchange.vectors import Projection, Update, aligned, mean_of
 from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.feed import Feed
 from syncswitch.trainers.model.function import EmbeddingSteps, as_array, as_tensor
@@ -56,6 +56,7 @@ class Worker:
         new_update: Callable[[], Update],
         computing: AbstractContextManager[object] = _NO_LIMIT,
         embeddings: EmbeddingSteps | None = None,
+        project: Projection | None = None,
     ) -> None:
         self._server: tuple[Caller, ParameterServer | RemoteServers] | None = None
         self._sizes = sizes
@@ -66,6 +67,7 @@ class Worker:
         self._new_update = new_update
         self._computing = computing
         self._embeddings = embeddings
+        self._project = project
         # The gradients of embedding rows in the last step.
         self._row_gradients: list[RowGradient] = []
         self._moving = threading.Lock()
@@ -126,6 +128,8 @@ class Worker:
 
     def commit(self) -> None:
         """Makes the mean its parameters and statistics; slots stay local."""
+        if self._project is not None:  # a mean may be where no replica is
+            self._project(self._mean[: self._sizes.parameters])
         with self._moving:
             self._model, self._mean = self._mean, self._model
 

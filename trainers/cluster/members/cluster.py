@@ -237,6 +237,8 @@ class Cluster(ABC):
         found = self._fetched(workers, ("model", sizes.model), ("slots", sizes.slots))
         model, slots = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
         parameters, statistics = np.split(model, [sizes.parameters])
+        if self.program.project is not None:
+            self.program.project(parameters)
         updates = max(self.replicas[worker] for worker in found)
         return ModelState(parameters, slots, statistics, updates)
 
@@ -246,10 +248,16 @@ class Cluster(ABC):
         Raises:
             ServerLostError: None of the workers could be reached.
         """
-        sizes = self.program.sizes
-        found = self._fetched(workers, ("model", sizes.model))
-        model = mean_of([one for (one,) in found.values()])
-        return model[: sizes.parameters], model[sizes.parameters :]
+        sizes, program = self.program.sizes, self.program
+        averages = (("slots", sizes.parameters),) if program.has_averages else ()
+        found = self._fetched(workers, ("model", sizes.model), *averages)
+        model, *of_averages = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
+        parameters, statistics = np.split(model, [sizes.parameters])
+        if any(map(self.replicas.__getitem__, found)) and of_averages:
+            parameters = of_averages[0]
+        elif program.project is not None:
+            program.project(parameters)
+        return parameters, statistics
 
     def _fetched(
         self, workers: Iterable[int], *wanted: tuple[str, int]
@@ -379,6 +387,7 @@ class ThreadsCluster(Cluster):
             program.decay,
             lambda: aligned(sizes.model),
             program.form.shard_plan(),
+            has_averages=program.has_averages,
         )
         self.servers = [self._server]
         self.embeddings = EmbeddingServers([self._server.embeddings], program.form.forms)
@@ -392,6 +401,7 @@ class ThreadsCluster(Cluster):
                 program.new_update,
                 self._computing,
                 program.embedding_steps,
+                program.project,
             )
             self._give_up(worker, 0)
 

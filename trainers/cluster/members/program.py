@@ -14,7 +14,14 @@ from syncswitch.trainers.cluster.exchange.shards import (
     cut_between_variables,
     uncut,
 )
-from syncswitch.trainers.cluster.exchange.vectors import Update, momentum_update, traced_update
+from syncswitch.trainers.cluster.exchange.vectors import (
+    Projection,
+    Update,
+    momentum_update,
+    projected,
+    traced_projection,
+    traced_update,
+)
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches import row_specs
@@ -23,10 +30,16 @@ from syncswitch.trainers.model.function import (
     ModelFunction,
     flat_update,
     trace_ids,
+    trace_projection,
     trace_step,
     trace_update,
 )
-from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
+from syncswitch.trainers.model.optimizer import (
+    KerasOptimizer,
+    MomentumSGD,
+    Optimizer,
+    make_optimizer,
+)
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tensorflow_api import tf
@@ -70,10 +83,20 @@ class Program:
     def new_update(self) -> Update:
         """Makes an optimizer for one holder of parameters in this process."""
         if isinstance(self._optimizer, MomentumSGD):
-            return momentum_update
+            return projected(momentum_update, self.project)
         # Each has its own variables.
         optimizer = make_optimizer(self.workload, self.function.parameters)
         return traced_update(flat_update(trace_update(optimizer, self.sizes.parameters)))
+
+    @cached_property
+    def project(self) -> Projection | None:
+        """The projection of parameters in this process; None without constraints."""
+        return traced_projection(trace_projection(self._optimizer, self.sizes.parameters))
+
+    @property
+    def has_averages(self) -> bool:
+        """Whether models are tested and saved with averages, the first slots."""
+        return self._optimizer.has_averages
 
     def shards(self, servers: int) -> tuple[Shard, ...]:
         """Divides a state between parameter servers.
@@ -84,14 +107,14 @@ class Program:
         optimizer = self._optimizer
         if servers == 1:
             return uncut(self.sizes)
-        if not isinstance(optimizer, KerasOptimizer):
+        sizes = self.form.parameters.sizes
+        if isinstance(optimizer, KerasOptimizer):
+            slots = optimizer.slots_of_variables(servers)
+        elif optimizer.has_constraints:
+            slots = [(size, number) for number, size in enumerate(sizes)]
+        else:
             return cut_anywhere(self.sizes, servers)
-        return cut_between_variables(
-            self.form.parameters.sizes,
-            self.form.statistics.sizes,
-            optimizer.slots_of_variables(servers),
-            servers,
-        )
+        return cut_between_variables(sizes, self.form.statistics.sizes, slots, servers)
 
     def server_plans(self, shards: Sequence[Shard], workers: int) -> list[ServerPlan]:
         """Returns the plans of parameter servers in other processes."""
@@ -104,6 +127,8 @@ class Program:
                 shard.model,
                 self.sizes.model,
                 self.form.shard_plan(number, len(shards)),
+                project=self._projection_of(shard),
+                has_averages=self.has_averages,
             )
             for number, shard in enumerate(shards)
         ]
@@ -133,6 +158,8 @@ class Program:
             compiled,
             self.function.embeddings,
             ids,
+            project=self._shipped_projection,
+            has_averages=self.has_averages,
         )
 
     def _update_of(self, shard: Shard) -> ShippedFunction | None:
@@ -141,11 +168,25 @@ class Program:
             return self._shipped_update
         if isinstance(self._optimizer, MomentumSGD) or not shard.sizes.parameters:
             return None
+        traced = trace_update(self._optimizer_of(shard), shard.sizes.parameters)
+        return ShippedFunction.of(traced, self.workload)
+
+    def _optimizer_of(self, shard: Shard) -> Optimizer:
         layout = self.form.parameters
         starts = list(accumulate(layout.sizes, initial=0))
         first, last = (starts.index(end) for end in (shard.parameters.start, shard.parameters.stop))
-        optimizer = KerasOptimizer(self.workload, layout, slice(first, last))
-        return ShippedFunction.of(trace_update(optimizer, shard.sizes.parameters), self.workload)
+        return make_optimizer(self.workload, layout, slice(first, last))
+
+    def _projection_of(self, shard: Shard) -> ShippedFunction | None:
+        if shard.sizes == self.sizes or not self._optimizer.has_constraints:
+            return self._shipped_projection
+        traced = trace_projection(self._optimizer_of(shard), shard.sizes.parameters)
+        return None if traced is None else ShippedFunction.of(traced, self.workload)
+
+    @cached_property
+    def _shipped_projection(self) -> ShippedFunction | None:
+        traced = trace_projection(self._optimizer, self.sizes.parameters)
+        return None if traced is None else ShippedFunction.of(traced, self.workload)
 
     @cached_property
     def _shipped_update(self) -> ShippedFunction | None:
