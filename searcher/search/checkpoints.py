@@ -11,7 +11,6 @@ the same job with other second protocols, too.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -125,10 +124,14 @@ class Prefixes:
         if not self._is_shared:
             return
         self._store.forget_checkpoints(self._study)
-        shutil.rmtree(self._directory, ignore_errors=True)
+        # Half-written ones begin with a dot; whatever else is there is not ours.
+        for pattern in ("seed-*", ".seed-*"):
+            for path in self._directory.glob(pattern):
+                with contextlib.suppress(OSError):
+                    path.unlink()
         ours = self._directory.parent
         # A folder that the user named stays, even if it is empty.
         is_default = ours.parent.name == DEFAULT_FOLDER.name
-        for folder in (ours, ours.parent) if is_default else (ours,):
+        for folder in (self._directory, ours, *((ours.parent,) if is_default else ())):
             with contextlib.suppress(OSError):
                 folder.rmdir()  # fails unless it is empty

@@ -69,6 +69,7 @@ from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, c
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database, known_error
+from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import (
     DatabaseAwayError,
     FatalError,
@@ -208,14 +209,14 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
     """Raises RetryableError or DatabaseAwayError if the database is busy or lost."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> _T:
+    def call(study: SearchStudy, *args: Any, **kwargs: Any) -> _T:
         try:
-            return function(*args, **kwargs)
+            return function(study, *args, **kwargs)
         except UpdateFinishedTrialError as error:
             raise RetryableError("another searcher took this run for stale") from error
         except StorageInternalError as error:
             cause = " ".join(str(error.__cause__ or error).split())[:200]
-            known = known_error(error.__cause__, "of this search")
+            known = known_error(error.__cause__, study.place)
             if isinstance(known, FatalError):
                 raise known from error
             kind = DatabaseAwayError if isinstance(known, DatabaseAwayError) else RetryableError
@@ -251,6 +252,7 @@ class SearchStudy:
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.name = name
+        self.place = shown(database.url)
         self.store = TrialStore(database)
         self.stale: set[int] = set()
         self._strategy = strategy

@@ -62,15 +62,19 @@ def _left_behind(folder: Path) -> UserError:
     )
 
 
-def _remove_needless_names(folder: Path) -> None:
-    """Removes the use ids of runs that were killed before they left a checkpoint."""
-    for use_file in folder.glob(f"seed-*-{_USE}"):
-        is_needed = any(folder.glob(f"{use_file.name.removesuffix(_USE)}*{_SUFFIX}"))
+def _remove_needless(folder: Path) -> None:
+    """Removes half-written files of killed runs, and use ids of those without a checkpoint."""
+    for path in (*folder.glob(".seed-*"), *folder.glob(f"seed-*-{_USE}")):
+        run = _NAME.match(path.name.removeprefix("."))
+        if run is None:
+            continue
+        use_file = folder / f"{run[0]}{_USE}"
+        is_needed = path == use_file and any(folder.glob(f"{run[0]}*{_SUFFIX}"))
         with contextlib.suppress(OSError):
             # A file that has just been written may not be locked yet.
-            is_old = time.time() - use_file.stat().st_mtime > _NEW_SECONDS
+            is_old = time.time() - path.stat().st_mtime > _NEW_SECONDS
             if is_old and not is_needed and not _is_living(use_file):
-                use_file.unlink()
+                path.unlink()
 
 
 def _is_living(use_file: Path) -> bool:
@@ -150,7 +154,7 @@ class RunCheckpoints:
                 f"--checkpoints: cannot make the folder {self._folder} ({error.strerror or error});"
                 " choose one that can be written"
             ) from error
-        _remove_needless_names(self._folder)
+        _remove_needless(self._folder)
         self._keep_use_id()
         with contextlib.suppress(OSError):  # the lock shows others that this run is under way
             self._living = self._use_file.open("rb")

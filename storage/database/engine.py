@@ -94,6 +94,8 @@ def translated(error: DBAPIError, place: str) -> SyncSwitchError:
 
 def known_error(error: BaseException | None, place: str) -> SyncSwitchError | None:
     """Returns our error for one that a driver raised below another library; None for any other."""
+    if isinstance(error, sqlite3.OperationalError):
+        error = OperationalError(None, None, error)
     return translated(error, place) if isinstance(error, DBAPIError) else None
 
 
@@ -174,6 +176,8 @@ def _use_write_ahead_log(engine: Engine) -> None:
                 connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
+            if isinstance(known := known_error(error, str(path)), FatalError):
+                raise known from error
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise DatabaseError(
                     f"cannot write to the database {path}: {error}; make the file and its"

