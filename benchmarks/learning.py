@@ -3,6 +3,7 @@
     python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 10 30 100]
         [--generated 100]
 
+`--jobs ../shared/trust/own-momentum` has the jobs whose workers keep a momentum of their own.
 Every rule trains every recorded job so many times over, each repeat with seeds dealt anew. Time is
 that of all trainings, with the search and the failed runs, over the same number of trainings with
 BSP alone; without a guard each run that fails more often than BSP's own is made again with BSP. The
@@ -36,7 +37,7 @@ from syncswitch.searcher.learning import lessons_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
-from syncswitch.storage.records.guard import target_error
+from syncswitch.storage.records.guard import BelievedBand, later_switch_points, target_error
 
 _SETTINGS = 6
 _MOST_BASELINES = 20
@@ -126,7 +127,12 @@ class Course:
         # Of so many runs one more says nothing new.
         known = self._baseline_seeds[:_MOST_BASELINES]
         band = self.job.band(known) if self.strategy.guarded and known else None
+        target = Assessment(self.strategy, self._observations).target() if band else None
+        if band is not None and target is not None and self.strategy.owns_momentum:
+            band = BelievedBand(target[0], BETA, band.runs, band.curve, target[1])
         later = [one for one in self.job.grid if percent < one < BASELINE_PERCENT]
+        if self.strategy.owns_momentum:
+            later = list(later_switch_points(percent, "own"))
         return self.job.train(percent, seed, band, later)
 
     def _decide(self, answer: Decided) -> None:
@@ -200,7 +206,12 @@ def best_known(job: GuardedJob, number: int, uses: int) -> Course:
 
 
 def _new_course(job: GuardedJob, number: int, uses: int, **options: bool) -> Course:
-    strategy = AdaptiveStrategy(settings=_SETTINGS, threshold=BETA, uses=uses)
+    strategy = AdaptiveStrategy(
+        settings=_SETTINGS,
+        threshold=BETA,
+        uses=uses,
+        owns_momentum=job.job.owns_momentum,
+    )
     strategy = replace(strategy, **options)  # type: ignore[arg-type]
     known = strategy.among(job.grid)
     assert isinstance(known, AdaptiveStrategy)
@@ -291,7 +302,9 @@ def _time(course: Course, job: GuardedJob) -> float:
     return time + max(0.0, job.job.kept_share(BASELINE_PERCENT) - statistics.fmean(shares))
 
 
-def generated_shares(number: int, uses: int) -> tuple[float, float, float, float]:
+def generated_shares(
+    number: int, uses: int, owns_momentum: bool = False
+) -> tuple[float, float, float, float]:
     """Learns on a generated job, whose guard sees only at the end of a run that a switch failed.
 
     Returns:
@@ -300,7 +313,12 @@ def generated_shares(number: int, uses: int) -> tuple[float, float, float, float
     """
     job = generated_problem(number)
     strategy = AdaptiveStrategy(
-        settings=_SETTINGS, threshold=BETA, uses=uses, share_prefix=False, early_stop=False
+        settings=_SETTINGS,
+        threshold=BETA,
+        uses=uses,
+        share_prefix=False,
+        early_stop=False,
+        owns_momentum=owns_momentum,
     )
     observations: list[Observation] = []
     targets: list[float] = []
@@ -404,7 +422,14 @@ def main() -> None:
         ]
         numbers = range(options.generated)
         generated = {
-            uses: list(pool.map(functools.partial(generated_shares, uses=uses), numbers))
+            uses: list(
+                pool.map(
+                    functools.partial(
+                        generated_shares, uses=uses, owns_momentum=jobs[0].job.owns_momentum
+                    ),
+                    numbers,
+                )
+            )
             for uses in (options.uses if numbers else ())
         }
         found = [task.result() for task in tasks]

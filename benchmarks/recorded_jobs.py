@@ -28,7 +28,13 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import Guard
 
-JOBS = Path(__file__).resolve().parents[1].parent / "shared" / "trust" / "jobs"
+_RECORDED = Path(__file__).resolve().parents[1].parent / "shared" / "trust"
+JOBS = _RECORDED / "jobs"
+OWN_MOMENTUM = _RECORDED / "own-momentum"
+"""The same jobs, seeds and times, where each worker keeps a momentum of its own after the switch.
+
+Any other folder of this name is taken to be so as well.
+"""
 _SETTINGS = 6
 _CONVERGED = 5
 
@@ -44,6 +50,7 @@ class TrustJob:
         diverged: (seeds, percents) which did.
         seconds: (seeds, percents) training time.
         first_seconds: (seeds, percents) the part of it before the switch.
+        owns_momentum: Whether each worker keeps a momentum of its own after the switch.
     """
 
     name: str
@@ -52,6 +59,13 @@ class TrustJob:
     diverged: NDArray[np.bool_]
     seconds: NDArray[np.float64]
     first_seconds: NDArray[np.float64]
+    owns_momentum: bool = False
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """Recorded switch points, ascending; ASP alone only with a momentum for each worker."""
+        earliest = -1.0 if self.owns_momentum else 0.0
+        return tuple(sorted(percent for percent in self.percents if percent > earliest))
 
     def kept_share(self, percent: float) -> float:
         """Share of the runs that lose at most beta against the mean of BSP."""
@@ -112,8 +126,8 @@ class TrustProblem:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """The recorded switch points but ASP alone, ascending."""
-        return tuple(sorted(percent for percent in self.job.percents if percent))
+        """See `TrustJob`."""
+        return self.job.grid
 
     @property
     def best_percent(self) -> float:
@@ -171,6 +185,7 @@ def read_job(path: Path) -> TrustJob:
         diverged=diverged,
         seconds=recorded["total"],
         first_seconds=recorded["first"],
+        owns_momentum=path.parent.name == OWN_MOMENTUM.name,
     )
 
 
@@ -216,8 +231,8 @@ class GuardedJob:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Recorded switch points but ASP alone, ascending."""
-        return tuple(sorted(percent for percent in self.job.percents if percent))
+        """See `TrustJob`."""
+        return self.job.grid
 
     def seeds(self, number: int) -> Iterator[int]:
         """Those of all trainings in their order, dealt anew for every number; without end."""

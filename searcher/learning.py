@@ -31,8 +31,8 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import mean_of
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import SearchInfo, WorkloadIdentity
+from syncswitch.storage.records.guard import Band, BelievedBand
+from syncswitch.storage.records.job import OWN_MOMENTUM, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
@@ -131,11 +131,13 @@ class UsedJob:
         policy: The version in question.
         uses: The uses in the order in which they were recorded, without disturbed ones.
         goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
+        momentum: That of the job after the switch, as in its identity.
     """
 
     policy: TimingPolicy
     uses: tuple[StoredTrial, ...]
     goes_back: bool = True
+    momentum: str | None = None
 
     @property
     def kept(self) -> list[bool]:
@@ -232,7 +234,7 @@ class UsedJob:
         """The strategy of a search for this job, over all switch points of its runs so far."""
         policy, runs = self.policy, self.observations()
         tried = {run.switch_percent for run in runs}
-        usual = AdaptiveStrategy(settings=6)
+        usual = AdaptiveStrategy(settings=6).with_momentum(self.momentum)
         known_runs = policy.band.runs if policy.band is not None else 0
         has_baseline = any(
             run.switch_percent == BASELINE_PERCENT and not run.diverged for run in runs
@@ -252,6 +254,19 @@ class UsedJob:
         )
 
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
+        """The band that the next run is compared with; `curves` are those of the uses.
+
+        Where each worker keeps a momentum of its own, runs with a switch tell of the target, too.
+        """
+        band = self._measured_band(curves)
+        if band is None or self.momentum != OWN_MOMENTUM or not self.threshold:
+            return band
+        target = self._assessment().target()
+        if target is None:
+            return band
+        return BelievedBand(target[0], band.threshold, band.runs, band.curve, target[1])
+
+    def _measured_band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
         """The band that the next run is compared with.
 
         Uses that ended in the first protocol alone count for the target as much as the runs of the
@@ -479,7 +494,9 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
     options of the job's searches and from the cost of its failed switches.
     """
     counted = (use for use in uses(database, policy.fingerprint) if not use.injections)
-    job = UsedJob(policy, tuple(counted))
+    registered = PolicyRegistry(database).workload(policy.fingerprint)
+    momentum = None if registered is None else registered.identity.momentum_after_switch
+    job = UsedJob(policy, tuple(counted), momentum=momentum)
     if goes_back is None:
         searches = TrialStore(database).searches(workload=policy.fingerprint)
         first_failures = (use.failed[0] for use in job.uses if use.failed)

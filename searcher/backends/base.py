@@ -357,7 +357,7 @@ def plan_search(
     metric = job.identity.decided_by
     if not (threshold_is_given or metric.has_usual_threshold):
         strategy = strategy.without_threshold()
-    strategy = strategy.measured_by(metric)
+    strategy = strategy.measured_by(metric).with_momentum(job.identity.momentum_after_switch)
     if not job.can_go_back:
         strategy = strategy.without_going_back()
     plan = replace(plan, strategy=strategy, conditions=job.conditions)

@@ -295,6 +295,10 @@ class Strategy(ABC):
         """Returns this strategy for trainings that begin anew if their switch fails."""
         return self
 
+    def with_momentum(self, rule: str | None) -> Strategy:
+        """Returns this strategy for jobs with this rule; see `momentum_after_switch` of a job."""
+        return self
+
     @abstractmethod
     def decide(self, finished: Iterable[Observation]) -> Decision:
         """Returns what to do next; while runs are under way, `planner.plan_trial` does so.

@@ -266,6 +266,6 @@ def trial_of(chosen: Chosen, tell: Tell) -> TrialSpec:
     run = chosen.run
     if run.policy is not None and run.band is None and run.policy.bare_warning is not None:
         tell(run.policy.bare_warning)
-    percent = run.switch_percent
-    retries = later_switch_points(percent) if run.band is not None else ()
+    percent, momentum = run.switch_percent, chosen.identity.momentum_after_switch
+    retries = later_switch_points(percent, momentum) if run.band is not None else ()
     return TrialSpec(chosen.identity, percent, chosen.seed, band=run.band, retry_percents=retries)

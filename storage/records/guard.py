@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syncswitch.storage.records.job import OWN_MOMENTUM
+
 _MOST_HALVINGS = 6  # as in a usual search
+_SAFE_PERCENT = 25.0
 
 _LUCK = 1.0
 """Thresholds by which one run ends above the mean of all at most, with 95 % confidence.
@@ -57,10 +60,31 @@ class Band:
     runs: int = 0
     curve: tuple[BandPoint, ...] = ()
 
+    @property
+    def target_error(self) -> float:
+        """How much too high the target may be."""
+        return target_error(self.threshold, self.runs)
+
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Band:
         """Rebuilds a band from its JSON values."""
         return cls(**{**values, "curve": tuple(BandPoint(**point) for point in values["curve"])})
+
+
+@dataclass(frozen=True, slots=True)
+class BelievedBand(Band):
+    """A band whose target other runs tell of as well, for one run; policies have the measured one.
+
+    Attributes:
+        error: How much too high the target may be.
+    """
+
+    error: float = 0.0
+
+    @property
+    def target_error(self) -> float:
+        """How much too high the target may be."""
+        return self.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +133,12 @@ class GuardOutcome:
         return math.fsum(one.lost_seconds for one in self.failed)
 
 
-def later_switch_points(switch_percent: float) -> tuple[float, ...]:
-    """Returns the halvings later than a switch, at which a run that fails switches again."""
+def later_switch_points(switch_percent: float, momentum: str | None = None) -> tuple[float, ...]:
+    """Returns the switch points later than a switch at which a run that fails switches again.
+
+    They are the halvings. With `own` as the momentum after the switch 25 % is the only one: hardly
+    any job loses there, and a run that fails at one switch after the other fails for its seed.
+    """
     halvings = (50.0 / 2**number for number in range(_MOST_HALVINGS))
-    return tuple(sorted(percent for percent in halvings if percent > switch_percent))
+    again = (_SAFE_PERCENT,) if momentum == OWN_MOMENTUM else halvings
+    return tuple(sorted(percent for percent in again if percent > switch_percent))

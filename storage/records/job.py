@@ -21,6 +21,10 @@ LARGEST_SEED = 2**31 - 1
 """The largest seed of a run: every library that takes a seed takes this one."""
 
 
+OWN_MOMENTUM = "own"
+"""The rule of the second protocol with which each worker keeps a momentum of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadIdentity:
     """A job, as far as a timing policy depends on it.

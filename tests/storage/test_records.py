@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import pytest
 
 from syncswitch.storage.records.guard import later_switch_points
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
 from syncswitch.storage.records.metric import WORST, Metric, metric_name
 from tests.identities import GENERATED, UNRECORDED
 from tests.storage.conftest import POLICY
@@ -182,3 +182,10 @@ def test_a_run_that_fails_switches_again_at_the_halvings_that_are_later(
     percent: float, later: tuple[float, ...]
 ) -> None:
     assert later_switch_points(percent) == later
+
+
+@pytest.mark.parametrize(("percent", "later"), [(0, (25.0,)), (12.5, (25.0,)), (25, ()), (50, ())])
+def test_with_a_momentum_for_each_worker_it_switches_again_once(
+    percent: float, later: tuple[float, ...]
+) -> None:
+    assert later_switch_points(percent, OWN_MOMENTUM) == later

@@ -106,7 +106,8 @@ def fit(
     band = band_for(policy, known or identity, identity) if guard else None
     if band is None and policy.bare_warning is not None:
         _LOG.warning(policy.bare_warning)
-    retries = later_switch_points(policy.switch_percent) if band else ()
+    retries = later_switch_points(policy.switch_percent, identity.momentum_after_switch)
+    retries = retries if band else ()
     spec = TrialSpec(identity, policy.switch_percent, seed, band=band, retry_percents=retries)
     with OwnedFolder("syncswitch-fit-") as folder:
         own = replace(

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from syncswitch.storage.metrics import converged_accuracy
-from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome, target_error
+from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
@@ -75,7 +75,7 @@ class Guard:
 
     def _missed(self, evaluations: Sequence[Evaluation]) -> str | None:
         accuracy, target = converged_accuracy(evaluations), self._band.target_accuracy
-        error = target_error(self._band.threshold, self._band.runs)
+        error = self._band.target_error
         # The margin allows for rounding.
         if accuracy >= target - self._band.threshold - error - 1e-9:
             return None

@@ -20,6 +20,7 @@ from syncswitch.searcher.strategies.adaptive.guesses import (
     first_guesses,
     guesses_at,
 )
+from syncswitch.storage.records.guard import target_error
 
 # If fewer guesses than this stay effective, new ones are drawn.
 _LEAST_EFFECTIVE = 100.0
@@ -30,6 +31,9 @@ _STRANGE_RUN = 1e-8
 _DIVERGED_WITHOUT_FAILURE = 1e-6
 _DIVERGED_BELOW_KNEE = 1e-3
 _SAMPLES = 512
+# Standard deviations by which a target may be too high: guards send back what more likely lost too
+# much than not.
+_SURE = 0.7
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,6 +75,18 @@ class Belief:
             self.guesses.target_z * self.guesses.scatter[:, -1] / math.sqrt(self.target_runs)
         )
         return errors
+
+    def target(self) -> tuple[float, float]:
+        """The target that guards compare with, and by how much it may be too high.
+
+        Where workers keep a momentum of their own, runs with an early switch tell much of it, too.
+        """
+        if not self.guesses.owns_momentum:
+            return self.target_accuracy, target_error(self.threshold, self.target_runs)
+        errors = self.target_errors()
+        mean = float(self.mean(errors))
+        deviation = math.sqrt(float(self.mean((errors - mean) ** 2)))
+        return self.target_accuracy + mean, _SURE * deviation
 
     def mean(self, values: Floats) -> Floats:
         """Expected values; the first axis is that of the guesses."""

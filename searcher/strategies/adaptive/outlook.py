@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 from syncswitch.searcher.strategies.adaptive.belief import Belief
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
-from syncswitch.storage.records.guard import target_error
 
 # Share of the second protocol's steps after which a guard sees that a switch failed.
 _ALARMED_AFTER = 0.6
 # Bare failures have to be noticed first. Each one beyond what is allowed counts so many trainings
 # with the first protocol more.
 _UNNOTICED = 5.0
+# With a momentum for each worker losses are small, and a guard misses some: a model that keeps the
+# accuracy more rarely than the first protocol's own costs a training more.
+_MISSED = 1.0
 # Classes of a run by its loss in beta, of which the first two keep the accuracy, and the shares of
 # the classes among failed runs.
 _EDGES = (0.25, 1.0, 3.0)
@@ -109,16 +111,26 @@ class Outlook:
         """
         if not self.is_guarded:
             return self.kept_shares
+        return np.minimum(1.0, self.belief.mean(self._delivered_by_guess))
+
+    @functools.cached_property
+    def _delivered_by_guess(self) -> Floats:
+        """(P, m) the same share of each guess."""
         from scipy.special import ndtr
 
         guesses, beta = self.belief.guesses, self.belief.threshold
-        forgiven = target_error(beta, self.belief.target_runs)
-        most = beta + self.belief.target_errors()[:, None] + forgiven
+        target, forgiven = self.belief.target()
+        target_errors = self.belief.target_errors() - (target - self.belief.target_accuracy)
+        most = beta + target_errors[:, None] + forgiven
         usual = 1 - guesses.failures
         quiet = usual * ndtr((most - guesses.losses) / guesses.scatter)
         delivered = usual * ndtr((np.minimum(most, beta) - guesses.losses) / guesses.scatter)
         delivered[:, -1] = self.kept[:, -1]
-        return np.minimum(1.0, self.belief.mean(self._tried_again(delivered, 1 - quiet)))
+        found: Floats = self._tried_again(delivered, 1 - quiet)
+        if guesses.owns_momentum:
+            # What fails seldom fails for its switch, but for its seed, and so does the next try.
+            found = np.minimum(found, self.kept[:, -1:])
+        return found
 
     @functools.cached_property
     def faster_probabilities(self) -> Floats:
@@ -220,7 +232,10 @@ class Outlook:
         if not self.goes_back:
             lost = lost + self.shares
         failing = self._rarer
-        return self._tried_again((1 - failing) * self._alone + failing * lost, failing)
+        times: Floats = self._tried_again((1 - failing) * self._alone + failing * lost, failing)
+        if self.belief.guesses.owns_momentum:
+            times += _MISSED * np.maximum(0.0, self.kept[:, -1:] - self._delivered_by_guess)
+        return times
 
     def _tried_again(self, own: Floats, failing: Floats) -> Floats:
         """(P, m) V(i) = own(i) + failing(i) V(next), from the latest switch point to the earliest.

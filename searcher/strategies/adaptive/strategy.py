@@ -38,6 +38,8 @@ from syncswitch.searcher.strategies.observation import (
     possible_accuracy,
 )
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
+from syncswitch.storage.records.guard import later_switch_points
+from syncswitch.storage.records.job import OWN_MOMENTUM
 
 if TYPE_CHECKING:
     from syncswitch.searcher.strategies.adaptive.guesses import Floats
@@ -107,7 +109,8 @@ class AdaptiveStrategy(Strategy):
         recorded: Switch point and replicate of each recorded run that costs nothing. All of them
             are taken before another run is made, even if they are more than R.
         switch_points: The switch points to choose from, in percent of the range; empty for those of
-            halving and 75 %.
+            halving and 75 %, and 0 % where workers keep a momentum of their own.
+        owns_momentum: Whether each worker keeps a momentum of its own after the switch.
     """
 
     name = "adaptive"
@@ -124,6 +127,7 @@ class AdaptiveStrategy(Strategy):
     budget: float | None = None
     recorded: tuple[tuple[float, int], ...] = ()
     switch_points: tuple[float, ...] = ()
+    owns_momentum: bool = False
 
     @property
     @override
@@ -140,19 +144,26 @@ class AdaptiveStrategy(Strategy):
 
     @override
     def grid(self) -> tuple[float, ...]:
-        percents = {*(self.switch_points or (*halvings(self.settings), 75.0)), 100.0}
+        usual = (*halvings(self.settings), 75.0, *((0.0,) if self.owns_momentum else ()))
+        percents = {*(self.switch_points or usual), 100.0}
         width = self.highest_percent - self.lowest_percent
         return tuple(self.lowest_percent + width * percent / 100 for percent in sorted(percents))
 
     @override
     def among(self, percents: Iterable[float]) -> AdaptiveStrategy:
-        if self.switch_points or set(self.grid()) <= set(percents):
+        percents = set(percents)
+        if self.switch_points or set(self.grid()) <= percents:
             return self
-        return replace(self, switch_points=halvings(self.settings)[:0:-1])
+        zero = (0.0,) if self.owns_momentum and 0.0 in percents else ()
+        return replace(self, switch_points=(*zero, *halvings(self.settings)[:0:-1]))
 
     @override
     def without_going_back(self) -> AdaptiveStrategy:
         return replace(self, goes_back=False)
+
+    @override
+    def with_momentum(self, rule: str | None) -> AdaptiveStrategy:
+        return replace(self, owns_momentum=rule == OWN_MOMENTUM)
 
     @override
     def replicates(self, percent: float) -> Iterable[int]:
@@ -272,6 +283,10 @@ class Assessment:
         """Returns `Decided.expected_time` of any switch point; None without a target."""
         return float(self._outlook.times[self._grid.index(percent)]) if self._has_target else None
 
+    def target(self) -> tuple[float, float] | None:
+        """Returns `Belief.target`; None without a target."""
+        return self._outlook.belief.target() if self._has_target else None
+
     def progress(self) -> SearchProgress:
         """Implements `Strategy.progress`, with a bracket of what is nearly certain."""
         decision = self.decision()
@@ -306,14 +321,16 @@ class Assessment:
             for run in self._runs
         )
         belief = believe(
-            Prior(self._grid, strategy.threshold, strategy.largest_loss),
+            Prior(self._grid, strategy.threshold, strategy.largest_loss, strategy.owns_momentum),
             data,
             strategy.target_accuracy,
             strategy.target_runs,
         )
         shares = np.array(self._grid) / strategy.highest_percent
-        halved = {percent / 100 for percent in halvings(strategy.settings)}
-        tries = np.array([share in halved for share in shares])
+        again = halvings(strategy.settings)
+        if strategy.owns_momentum:
+            again = later_switch_points(0.0, OWN_MOMENTUM)
+        tries = np.array([share in {percent / 100 for percent in again} for share in shares])
         return Outlook(
             belief,
             shares,

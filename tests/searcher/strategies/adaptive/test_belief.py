@@ -43,6 +43,32 @@ def test_guesses_are_what_is_written_of_them() -> None:
     assert ((kept >= 0) & (kept <= 1)).all()
 
 
+def test_a_momentum_for_each_worker_bears_an_early_switch_and_0_lies_below_the_last_halving() -> (
+    None
+):
+    grid = (0.0, 1.5625, 6.25, 25.0, 100.0)
+    assert Prior(grid, 0.01).octaves.tolist() == [8, 6, 4, 2, 0]
+    shared, own = (
+        first_guesses(Prior(grid, 0.01, owns_momentum=owns)).kept_shares(0.01).mean(axis=0)
+        for owns in (False, True)
+    )
+    assert (own[:-1] > shared[:-1] + 0.1).all()
+    assert (np.diff(own) > 0).all()
+    # Nothing is sure of a job that nobody has run: one in seven bears no switch at 6.25 %.
+    assert 0.7 < own[2] < 0.9
+
+
+def test_runs_with_a_switch_tell_of_the_target_of_jobs_with_a_momentum_for_each_worker() -> None:
+    first, runs = Datum(LAST, 0.91), tuple(Datum(0, 0.9 + 0.001 * i) for i in range(-4, 5))
+    (shared, usual), (own, error) = (
+        believe(Prior(GRID, 0.01, owns_momentum=owns), (first, *runs)).target()
+        for owns in (False, True)
+    )
+    assert (shared, usual) == (0.91, target_error(0.01, 1))
+    assert 0.9 < own < 0.907
+    assert 0 < error < usual / 2
+
+
 @pytest.mark.parametrize("failing", [0, 8, 16])
 def test_the_share_that_fails_is_learnt(failing: int) -> None:
     runs = tuple(

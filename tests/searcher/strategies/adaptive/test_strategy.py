@@ -155,6 +155,18 @@ def test_a_run_is_made_where_it_saves_more_than_it_costs() -> None:
             assert totals[best] >= without
 
 
+def test_after_bsp_alone_a_job_with_a_momentum_for_each_worker_is_tried_early() -> None:
+    finished, usual = [made(100, TARGET, 0, 0)], AdaptiveStrategy(settings=6)
+    assert usual.with_momentum("zero") == usual
+    assert 0.0 not in usual.grid()
+    own = usual.with_momentum("own")
+    assert own.grid()[0] == 0.0
+    for strategy, earliest, latest in ((usual, 12.5, 50), (own, 0, 12.5)):
+        first = Assessment(strategy, finished, 10).decision()
+        assert isinstance(first, NextTrial)
+        assert earliest <= first.switch_percent <= latest
+
+
 def test_where_all_runs_failed_is_no_answer_however_little_failures_cost() -> None:
     # A tenth of the time: who begins at 25 % and goes on at 50 % loses next to nothing.
     strategy = AdaptiveStrategy(settings=2, runs=1).among((25.0, 50.0, 100.0))
