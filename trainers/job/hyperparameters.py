@@ -65,6 +65,13 @@ class Configuration:
         """Whether each worker has a momentum of its own; see `Workload.momentum_after_switch`."""
         return self._is_own and second_since is not None
 
+    def bounds_steps(self, updates: int) -> bool:
+        """Whether steps of own momentum have a bound, which earlier updates have to show.
+
+        Nothing is stale where there is one worker; see `OwnSlots`.
+        """
+        return self.workers > 1 and self._workload.momentum > 0 and updates > 0
+
 
 def momentum_rule(workload: Workload, second_protocol: str) -> Momentum:
     """Returns the momentum after the switch as it is carried out with this protocol.

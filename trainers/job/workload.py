@@ -99,7 +99,7 @@ class Workload:
     loss: Loss = "sparse_categorical_crossentropy"
     metric: str | Callable[[], Any] | None = None
     batch_after_switch: Batch = "same"
-    momentum_after_switch: Momentum = "same"
+    momentum_after_switch: Momentum = "own"
     momentum_stage_worker_steps: int | None = None
     largest_scaling: int | None = None
     least_embedding_values: int | None = 1 << 20

@@ -457,10 +457,10 @@ def trace_step(
     return concrete(step, tf.TensorSpec([sum(sizes)]), *examples, numbers, *of_rows)
 
 
-def trace_update(optimizer: Optimizer, parameters: int, *, is_own: bool = False) -> Any:
-    """Traces `Optimizer.apply` for a number of parameters, or `Optimizer.change` if `is_own`."""
+def trace_update(optimizer: Optimizer, parameters: int) -> Any:
+    """Traces `Optimizer.apply` for a number of parameters."""
     return concrete(
-        optimizer.change if is_own else optimizer.apply,
+        optimizer.apply,
         tf.TensorSpec([parameters]),
         tf.TensorSpec([optimizer.layout.size]),
         tf.TensorSpec([], tf.int64),

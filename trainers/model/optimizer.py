@@ -49,13 +49,6 @@ class Optimizer(ABC):
     ) -> tuple[Any, Any]:
         """Traces one update, after `updates` others: parameters [P] and slots after it."""
 
-    def change(
-        self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any, momentum: Any
-    ) -> tuple[Any, Any]:
-        """Traces what a worker with slots of its own adds to shared parameters; and its slots."""
-        moved, kept = self.apply(parameters, slots, updates, gradient, rate, momentum)
-        return moved - parameters, kept
-
     def project(self, parameters: Any) -> Any:
         """Traces the constraints: where parameters [P] go after they were moved or averaged."""
         values = unpack(parameters, self._parameters_layout)
@@ -88,18 +81,6 @@ class MomentumSGD(Optimizer):
         # Also for numpy arrays.
         accumulator = momentum * slots + gradient
         return parameters - rate * accumulator, accumulator
-
-    @override
-    def change(
-        self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any, momentum: Any
-    ) -> tuple[Any, Any]:
-        """Looks ahead, as the parameters will have moved by its momentum when it pulls again.
-
-        DANA-Slim (Hakimi et al., "Taming Momentum in a Distributed Asynchronous Environment",
-        arXiv 1907.11612). With one worker it is Nesterov's SGD.
-        """
-        accumulator = momentum * slots + gradient
-        return -rate * (momentum * accumulator + gradient), accumulator
 
 
 class KerasOptimizer(Optimizer):

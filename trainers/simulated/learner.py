@@ -37,6 +37,7 @@ from syncswitch.trainers.model.function import (
 )
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer, pack, unpack
+from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threads, quiet_log, tf
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
@@ -424,17 +425,15 @@ def _is_close(one: Gradient, other: Gradient) -> bool:
     )
 
 
-def make_update(optimizer: Optimizer, parameters: int, *, is_own: bool = False) -> FlatUpdate:
-    """The optimizer's update (see `trace_update`) of arrays, which it leaves unchanged."""
+def make_update(optimizer: Optimizer, parameters: int) -> FlatUpdate:
+    """The optimizer's update as a function of arrays, which it leaves unchanged."""
     if not isinstance(optimizer, MomentumSGD):
-        return flat_update(trace_update(optimizer, parameters, is_own=is_own))
+        return flat_update(trace_update(optimizer, parameters))
     project = make_projection(optimizer, parameters)
 
     def update(*state_and_gradient: Any) -> tuple[Vector, Vector]:
         # Values that diverge become infinite; the loss shows it.
         with np.errstate(over="ignore", invalid="ignore"):
-            if is_own:
-                return optimizer.change(*state_and_gradient)
             moved, slots = optimizer.apply(*state_and_gradient)
             return project(moved), slots
 
@@ -459,9 +458,8 @@ class TrainingLearner(Learner):
     def __init__(
         self,
         source: GradientSource,
+        optimizer: Optimizer,
         update: FlatUpdate,
-        change: FlatUpdate,
-        initial_slots: Vector,
         configuration: Configuration,
         seed: int,
         state: ModelState,
@@ -473,9 +471,8 @@ class TrainingLearner(Learner):
         self._embeddings = embeddings
         self._project, self._has_averages = project, has_averages
         self._source = source
+        self._optimizer = optimizer
         self._update = update
-        self._change = change
-        self._initial_slots = initial_slots
         self._configuration = configuration
         self._seed = seed
         self._exchange = Exchange.PUSH
@@ -484,8 +481,9 @@ class TrainingLearner(Learner):
         self.loss = LossMean()
         self.is_finite = True
         self._replicas: dict[int, ModelState] = {}
-        # By worker, if each has slots of its own: these, with the parameters that it has pulled.
-        self._own: dict[int, ModelState] = {}
+        # By worker, if each has slots of its own: these, and the parameters that it has pulled.
+        self._own: dict[int, OwnSlots] = {}
+        self._pulled_parameters: dict[int, Vector] = {}
         # By worker: the inputs of its round, of a gradient not yet begun, and a begun gradient.
         self._pulled: dict[int, list[Pulled]] = {}
         self._waiting: dict[int, Pulled] = {}
@@ -516,7 +514,11 @@ class TrainingLearner(Learner):
         is_replica = exchange is Exchange.REPLICA
         self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
         is_own = exchange is Exchange.PUSH and self._configuration.is_own(second_since)
-        self._own = dict.fromkeys(members, self.state) if is_own else {}
+        is_bounded = self._configuration.bounds_steps(self.state.updates)
+        self._own = {
+            worker: self._own_slots(self.state.slots, self.state.updates, is_bounded)
+            for worker in (members if is_own else ())
+        }
 
     @override
     def finish(self) -> None:
@@ -552,7 +554,7 @@ class TrainingLearner(Learner):
     @override
     def come_back(self, worker: int) -> None:
         if self._own:
-            self._own[worker] = replace(self.state, slots=self._initial_slots, updates=0)
+            self._own[worker] = self._own_slots(self._optimizer.initial_slots(), 0)
         if self._exchange is Exchange.REPLICA:
             self._replicas[worker] = self._mean_replica() if self._replicas else self.state
 
@@ -560,8 +562,7 @@ class TrainingLearner(Learner):
     def pull(self, ticket: Ticket) -> None:
         worker = ticket.worker
         state = self._replicas[worker] if self._exchange is Exchange.REPLICA else self.state
-        if self._own:
-            self._own[worker] = replace(self._own[worker], parameters=state.parameters)
+        self._pulled_parameters[worker] = state.parameters
         pulled = []
         for step in ticket.worker_steps:
             ids = self._source.wanted(step, self._seed)
@@ -632,18 +633,33 @@ class TrainingLearner(Learner):
         momentum = self._configuration.momentum(step, self._second_since)
         self._embeddings.shard.push([gradient.rows], rate, momentum)
 
+    def _own_slots(self, slots: Vector, updates: int, is_bounded: bool = False) -> OwnSlots:
+        update = None if isinstance(self._optimizer, MomentumSGD) else self._update_in_place
+        return OwnSlots(slots.copy(), updates, update, is_bounded=is_bounded)
+
+    def _update_in_place(
+        self,
+        parameters: Vector,
+        moved: Vector,
+        slots: Vector,
+        updates: int,
+        gradients: Sequence[Vector],
+        rate: float,
+        momentum: float,
+    ) -> None:
+        """See `OwnSlots`."""
+        (gradient,) = gradients
+        moved[:], slots[:] = self._update(parameters, slots, updates, gradient, rate, momentum)
+
     def _add(self, worker: int, gradient: Gradient, rate: float, step: int) -> None:
         """Adds what a worker with slots of its own makes of its gradient."""
-        own, momentum = self._own[worker], self._configuration.momentum(step, self._second_since)
-        change, slots = self._change(
-            own.parameters, own.slots, own.updates, gradient.values, rate, momentum
-        )
-        self._own[worker] = replace(own, slots=slots, updates=own.updates + 1)
+        momentum = self._configuration.momentum(step, self._second_since)
+        change, before = gradient.values.copy(), self.state
+        self._own[worker].turn(self._pulled_parameters[worker], change, rate, momentum)
         with np.errstate(over="ignore", invalid="ignore"):
-            parameters = self._project(self.state.parameters + change)
-        statistics = self._source.move(self.state.statistics, gradient.contribution)
-        updates = self.state.updates + 1
-        self.state = ModelState(parameters, self.state.slots, statistics, updates)
+            parameters = self._project(before.parameters + change)
+        statistics = self._source.move(before.statistics, gradient.contribution)
+        self.state = ModelState(parameters, before.slots, statistics, before.updates + 1)
         self._embeddings.shard.push([gradient.rows], rate, momentum, self._configuration.workers)
 
     def _mean_model(self, states: Sequence[ModelState]) -> tuple[Vector, Vector]:

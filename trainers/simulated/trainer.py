@@ -202,7 +202,6 @@ class SimulatedTrainer(Trainer):
         self._form = StateForm(workload, function, optimizer)
         self._optimizer = optimizer
         self._update = make_update(optimizer, function.parameters.size)
-        self._change = make_update(optimizer, function.parameters.size, is_own=True)
         self._source, self._tester = compiled.source, compiled.tester
 
     @override
@@ -230,9 +229,8 @@ class SimulatedTrainer(Trainer):
     def _run(self, spec: TrialSpec, log: RunLog) -> None:
         learner = TrainingLearner(
             self._source,
+            self._optimizer,
             self._update,
-            self._change,
-            self._optimizer.initial_slots(),
             Configuration(self._workload, spec, self._examples, self._rate_at),
             spec.seed,
             self._form.begin(spec, log),

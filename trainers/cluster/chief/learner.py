@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
@@ -31,6 +33,7 @@ class ClusterLearner:
         note: Callable[..., None] = lambda *event: None,
     ) -> None:
         self.exchange = Exchange.PUSH
+        self.has_own_slots = False
         self._cluster = cluster
         self._configuration = configuration
         self._seed = seed
@@ -45,11 +48,18 @@ class ClusterLearner:
     ) -> list[int]:
         """Begins a segment with these workers."""
         self.exchange, self._second_since, self._start = exchange, second_since, None
-        if exchange is not Exchange.REPLICA:
-            return []
-        self._start = self._cluster.state()
+        is_push = exchange is Exchange.PUSH
+        self.has_own_slots = is_push and self._configuration.is_own(second_since)
         self._cluster.replicas.clear()
-        return self._cluster.scatter(self._start, members)
+        if exchange is Exchange.REPLICA:
+            self._start = self._cluster.state()
+            return self._cluster.scatter(self._start, members)
+        if self.has_own_slots:
+            with self._cluster.readable_state() as state:
+                slots, updates = state.slots, state.updates
+            are_bounded = self._configuration.bounds_steps(updates)
+            return self._cluster.scatter_slots(slots, updates, members, are_bounded=are_bounded)
+        return []
 
     @property
     def batches(self) -> int:
@@ -57,13 +67,19 @@ class ClusterLearner:
         return self._configuration.batches(self._second_since)
 
     def prepare(self, workers: Iterable[int]) -> list[int]:
-        """Gives the mean of the replicas to workers without one, before they begin a step."""
-        if self.exchange is not Exchange.REPLICA:
-            return []
+        """Prepares workers that are new, before they begin a step.
+
+        They get the mean of the replicas; or slots with which the optimizer begins, as what others
+        have gathered in theirs is about to be pushed by them.
+        """
         cluster = self._cluster
+        if self.exchange is not Exchange.REPLICA and not self.has_own_slots:
+            return []
         newcomers = [worker for worker in workers if worker not in cluster.replicas]
         if not newcomers:
             return []
+        if self.has_own_slots:
+            return cluster.scatter_slots(cluster.program.initial_slots, 0, newcomers)
         state = self._start or cluster.mean_replica(self._holders())
         return cluster.scatter(state, newcomers)
 
@@ -99,6 +115,7 @@ class ClusterLearner:
             hold,
             tuple(taken),
             ticket.batches,
+            self._configuration.workers if self.has_own_slots else 0,
         )
         push = self._cluster.step(ticket.worker, task)
         if exchange is Exchange.REPLICA:
@@ -116,9 +133,8 @@ class ClusterLearner:
         return []
 
     def leave(self, worker: int) -> None:
-        """Discards the replica of a worker that rests from now on."""
-        if self.exchange is Exchange.REPLICA:
-            self._cluster.replicas.pop(worker, None)
+        """Discards the replica, or the slots, of a worker that rests from now on."""
+        self._cluster.replicas.pop(worker, None)
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
         """Copies parameters and statistics (means of replicas), and these rows of embeddings."""
@@ -127,7 +143,7 @@ class ClusterLearner:
         return self._cluster.snapshot(ids)
 
     def finish(self) -> None:
-        """Ends the segment: loads the mean of the replicas onto the parameter servers.
+        """Ends the segment: loads the mean of the replicas, or of own slots, onto the servers.
 
         Raises:
             ServerLostError: No replica is left.
@@ -144,7 +160,17 @@ class ClusterLearner:
                 self._cluster.load(state)
                 reason = "another parameter server has the mean of the replicas"
                 self._note("rebuilt", reason, None, time.perf_counter() - start)
-        self.exchange = Exchange.PUSH
+        if self.has_own_slots:
+            # Without any worker there is nothing better than the slots at the start.
+            with suppress(ServerLostError):
+                self._cluster.load_slots(self._cluster.mean_slots(self._holders()))
+        self.exchange, self.has_own_slots = Exchange.PUSH, False
+
+    def with_own_slots(self, state: ModelState) -> ModelState:
+        """Returns a copy of the state, made while workers push, with the mean of their slots."""
+        if not self.has_own_slots:
+            return state
+        return replace(state, slots=self._cluster.mean_slots(self._holders()))
 
     def _momentum(self, worker_step: int) -> float:
         return self._configuration.momentum(worker_step, self._second_since)

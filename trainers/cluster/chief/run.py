@@ -416,7 +416,8 @@ class TrainingRun:
             return
         try:
             mark, undone = self._coordinator.at_rest(lambda steps: self._mark(steps, segment))
-            state, plan = self._cluster.marked(), self._log.guarding.plan
+            state = self._learner.with_own_slots(self._cluster.marked())
+            plan = self._log.guarding.plan
             following = next_segment(
                 plan, mark.done, mark.first_protocol_done, is_detour=mark.is_detour
             )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
 from syncswitch.trainers.cluster.exchange.plans import Caller, RowGradients, Sizes, Task
-from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
+from syncswitch.trainers.cluster.exchange.vectors import Update, added, aligned, mean_of
 from syncswitch.trainers.model.embeddings import (
     NO_EMBEDDINGS,
     EmbeddingShard,
@@ -109,6 +110,11 @@ class ParameterServer:
             self._waiting.clear()
             self._kept.clear()
 
+    def load_slots(self, slots: Vector) -> None:
+        """Replaces the optimizer's slots of the parameters."""
+        with self._changing:
+            self._slots[:] = slots
+
     def mark(self) -> Sequence[int]:
         """Marks the current state, for `marked`.
 
@@ -151,10 +157,11 @@ class ParameterServer:
     def push(self, caller: Caller, task: Task, computed: Vector, rows: RowGradients = ()) -> int:
         """Takes in a worker's gradient, and uses it as the task's `exchange` says.
 
-        `computed` is the gradient followed by the contribution to the statistics, shape [P + S]. It
-        is applied as one update, or kept until it is applied together with others: that of a round
-        is not copied and must not change until then, a copy of others goes to the buffer. Returns
-        the number of updates so far, this one included.
+        `computed` is the gradient, or the change of a worker with slots of its own, followed by the
+        contribution to the statistics, shape [P + S]. It is applied as one update, or kept until it
+        is applied together with others: that of a round is not copied and must not change until
+        then, a copy of others goes to the buffer. Returns the number of updates so far, this one
+        included.
 
         Raises:
             FencedError: The worker was replaced; nothing has happened.
@@ -163,7 +170,9 @@ class ParameterServer:
         with self._changing:
             self._check(caller)
             self._leases.pop(caller.worker, None)
-            if task.exchange is Exchange.PUSH:
+            if task.own_workers:
+                self._add(Computed(computed, rows), task)
+            elif task.exchange is Exchange.PUSH:
                 self._apply([Computed(computed, rows)], task.rate, task.momentum)
             elif task.exchange is Exchange.ROUND:
                 self._waiting[caller.worker] = Computed(computed, rows)
@@ -214,17 +223,28 @@ class ParameterServer:
             raise FencedError(f"worker {caller.worker} was replaced")
 
     def _apply(self, parts: Sequence[Computed], rate: float, momentum: float) -> None:
+        computed, size = [one.vector for one in parts], self._sizes.parameters
+        gradients = [one[:size] for one in computed]
+        with self._next([one[size:] for one in computed]) as (before, after):
+            self._update(before, after, self._slots, self._updates, gradients, rate, momentum)
+            self.embeddings.push([one.rows for one in parts], rate, momentum)
+
+    def _add(self, part: Computed, task: Task) -> None:
+        size = self._sizes.parameters
+        change = part.vector[:size]
+        with self._next([part.vector[size:]]) as (before, after):
+            added(before, change, after)
+            self.embeddings.push([part.rows], task.rate, task.momentum, task.own_workers)
+
+    @contextmanager
+    def _next(self, contributions: Sequence[Vector]) -> Iterator[tuple[Vector, Vector]]:
+        """Yields the parameters before and after an update; moves the statistics."""
         target = self._free()
         size = self._sizes.parameters
         before, after = self.buffers[self._current], self.buffers[target]
-        computed = [one.vector for one in parts]
-        gradients = [one[:size] for one in computed]
-        self._update(
-            before[:size], after[:size], self._slots, self._updates, gradients, rate, momentum
-        )
+        yield before[:size], after[:size]
         if self._sizes.statistics:
-            after[size:] = self._decay * before[size:] + mean_of([one[size:] for one in computed])
-        self.embeddings.push([one.rows for one in parts], rate, momentum)
+            after[size:] = self._decay * before[size:] + mean_of(contributions)
         self._current = target
         self._updates += 1
 

@@ -163,6 +163,7 @@ class WorkerPart:
             self._computed.rows[0],
             plan.decay,
             lambda: update_of(plan),
+            is_built_in=plan.update is None,
             embeddings=(
                 None if plan.ids is None else EmbeddingSteps(plan.embeddings, plan.ids.restored())
             ),
@@ -171,6 +172,7 @@ class WorkerPart:
         self.methods |= {
             "connect": self._connect,
             "take": worker.take,
+            "take_slots": worker.take_slots,
             "reduce": lambda *group: worker.reduce(group[0], self._members(*group)),
             "gather": lambda *group: worker.gather(group[0], self._members(*group)),
             "commit": worker.commit,

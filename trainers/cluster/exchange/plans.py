@@ -124,7 +124,8 @@ class Task:
     `number` is higher than those of all tasks before. `worker_step`, the number of the first step
     in the job, also selects its batch. `rate` and `momentum` are for a gradient that is an update
     by itself. `taken` are the parameter servers that have this step already, from a worker that
-    died while it pushed.
+    died while it pushed. `own_workers` is the number of workers if each has slots of its own, and
+    pushes what is to be added to the parameters; otherwise 0.
     """
 
     number: int
@@ -136,6 +137,7 @@ class Task:
     hold: Hold = NO_HOLD
     taken: tuple[int, ...] = ()
     batches: int = 1
+    own_workers: int = 0
 
     @property
     def parts(self) -> list[Task]:
@@ -165,6 +167,7 @@ Calls = Mapping[str, tuple[Any, Any]]
 CHIEF_TO_SERVER: Calls = {
     "build": (tuple[ServerPlan], None),
     "load": (tuple[ModelState], None),
+    "load_slots": (tuple[Vector], None),
     "mark": (tuple[()], list[int]),
     "marked": (tuple[()], ModelState),
     "snapshot": (tuple[list[Ids]], list[Vector]),
@@ -180,6 +183,7 @@ CHIEF_TO_WORKER: Calls = {
     "connect": (tuple[Caller, list[tuple[str, Address, slice]]], None),
     "step": (tuple[Task], Push),
     "take": (tuple[ModelState], None),
+    "take_slots": (tuple[Vector, int, bool], None),
     "reduce": (tuple[int, list[Address]], None),
     "gather": (tuple[int, list[Address]], None),
     "commit": (tuple[()], None),

@@ -148,6 +148,16 @@ def projection_of(plan: Plan) -> Projection | None:
     return traced_projection(None if plan.project is None else plan.project.restored())
 
 
+def added(parameters: Vector, change: Vector, moved: Vector) -> None:
+    """Adds a change to parameters, piece by piece."""
+
+    def add(piece: slice) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.add(parameters[piece], change[piece], out=moved[piece])
+
+    each_piece(len(parameters), add)
+
+
 def each_piece(size: int, do: Callable[[slice], None]) -> None:
     """Calls `do` with each piece of a vector of this size, in as many threads as are worthwhile."""
 

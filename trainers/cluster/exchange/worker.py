@@ -29,6 +29,7 @@ from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.feed import Feed
 from syncswitch.trainers.model.function import EmbeddingSteps, as_array, as_tensor
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 
@@ -57,6 +58,8 @@ class Worker:
         computing: AbstractContextManager[object] = _NO_LIMIT,
         embeddings: EmbeddingSteps | None = None,
         project: Projection | None = None,
+        *,
+        is_built_in: bool = True,
     ) -> None:
         self._server: tuple[Caller, ParameterServer | RemoteServers] | None = None
         self._sizes = sizes
@@ -65,6 +68,7 @@ class Worker:
         self._computed = computed
         self._decay = decay
         self._new_update = new_update
+        self._is_built_in = is_built_in
         self._computing = computing
         self._embeddings = embeddings
         self._project = project
@@ -72,6 +76,7 @@ class Worker:
         self._row_gradients: list[RowGradient] = []
         self._moving = threading.Lock()
         self._update: Update | None = None
+        self._own: OwnSlots | None = None
         self._updates = 0
         self._model = self._mean = self._slots = np.zeros(0, np.float32)
 
@@ -94,6 +99,8 @@ class Worker:
                 ids = [np.unique(np.concatenate(of_batches)) for of_batches in tables]
             pulled = server.pull(caller, ids)
             loss, busy_seconds = self._compute_all(pulled.model, parts, ids, pulled.rows)
+            if task.own_workers:
+                self._turn(pulled.model, task)
         _wait(task.hold, busy_seconds)
         pushed = server.push(caller, task, self._computed, self._row_gradients)
         return Push(loss, pulled.updates, pushed)
@@ -109,6 +116,17 @@ class Worker:
             self._model[self._sizes.parameters :] = state.statistics
             self._slots[:] = state.slots
             self._updates = state.updates
+
+    def take_slots(self, slots: Vector, updates: int, is_bounded: bool) -> None:
+        """Begins with slots of its own, of an optimizer after this number of updates.
+
+        For `is_bounded` see `OwnSlots`.
+        """
+        with self._moving:
+            if self._slots.size != slots.size:
+                self._slots = aligned(slots.size)
+            self._slots[:] = slots
+            self._own = OwnSlots(self._slots, updates, self._new_update(), is_bounded=is_bounded)
 
     def reduce(self, position: int, peers: Sequence[Any]) -> None:
         """Computes this worker's piece of the mean of a group's replicas.
@@ -167,6 +185,13 @@ class Worker:
             statistics += computed[size:]
         self._updates += 1
         return loss
+
+    def _turn(self, model: Vector, task: Task) -> None:
+        """Turns its gradient into what is to be added to the parameters."""
+        size = self._sizes.parameters
+        with self._moving:
+            assert self._own is not None
+            self._own.turn(model[:size], self._computed[:size], task.rate, task.momentum)
 
     def _part(self, task: Task) -> _Part:
         examples = self._examples(task)

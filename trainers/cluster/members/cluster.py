@@ -28,7 +28,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
 )
 from syncswitch.trainers.cluster.exchange.security import Part
 from syncswitch.trainers.cluster.exchange.shards import Undone, joined
-from syncswitch.trainers.cluster.exchange.vectors import aligned, mean_of
+from syncswitch.trainers.cluster.exchange.vectors import aligned, mean_of, update_of
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.embeddings import (
@@ -64,7 +64,8 @@ class Cluster(ABC):
         numbers: The task numbers, each used once; see `Task`.
         members: The workers; None for one that is gone.
         servers: The parameter servers: over wires, or a single one in this process.
-        replicas: The number of updates in each worker's replica; removing one discards the replica.
+        replicas: The number of updates in each worker's replica, or in slots of its own; removing
+            one discards what the worker has.
     """
 
     kind: str
@@ -197,6 +198,30 @@ class Cluster(ABC):
         lost = self._each(workers, lambda _, worker: self._member(worker).take(state))
         self.replicas |= dict.fromkeys(set(workers) - set(lost), state.updates)
         return lost
+
+    def scatter_slots(
+        self, slots: Vector, updates: int, workers: Iterable[int], *, are_bounded: bool = False
+    ) -> list[int]:
+        """Has these workers begin with slots of their own; see `scatter` and `OwnSlots`."""
+        workers, given = list(workers), (slots, updates, are_bounded)
+        lost = self._each(workers, lambda _, worker: self._member(worker).take_slots(*given))
+        self.replicas |= dict.fromkeys(set(workers) - set(lost), updates)
+        return lost
+
+    def mean_slots(self, workers: Iterable[int]) -> Vector:
+        """Returns the mean of these workers' slots; some may be a step ahead.
+
+        Raises:
+            ServerLostError: None of the workers could be reached.
+        """
+        found = self._fetched(workers, ("slots", self.program.sizes.slots))
+        return mean_of([slots for (slots,) in found.values()])
+
+    def load_slots(self, slots: Vector) -> None:
+        """Replaces the slots on the parameter servers."""
+        empty = np.zeros(0, np.float32)
+        state = ModelState(empty, slots, empty)
+        self._call_servers("load_slots", [(shard.of(state).slots,) for shard in self._shards])
 
     def average(self, workers: Sequence[int]) -> list[int]:
         """Replaces these workers' parameters and statistics by their means; slots stay local.
@@ -383,7 +408,7 @@ class ThreadsCluster(Cluster):
         self._server = ParameterServer(
             sizes,
             len(self.members),
-            program.new_update(),
+            update_of(program.new_update()),
             program.decay,
             lambda: aligned(sizes.model),
             program.form.shard_plan(),

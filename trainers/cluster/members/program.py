@@ -34,6 +34,7 @@ from syncswitch.trainers.model.function import (
     trace_step,
     trace_update,
 )
+from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import (
     KerasOptimizer,
     MomentumSGD,
@@ -79,6 +80,16 @@ class Program:
             raise workload.error(
                 f"model, data and loss do not fit together: {one_line(error)}"
             ) from error
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the optimizer is the built-in SGD."""
+        return isinstance(self._optimizer, MomentumSGD)
+
+    @property
+    def initial_slots(self) -> Vector:
+        """The slots with which the optimizer begins."""
+        return self._optimizer.initial_slots()
 
     def new_update(self) -> Update:
         """Makes an optimizer for one holder of parameters in this process."""

@@ -1,0 +1,89 @@
+"""The optimizer of a worker that has slots of its own after the switch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from syncswitch.trainers.model.function import FlatUpdate
+from syncswitch.trainers.model.layout import Vector
+
+LARGEST_STEP = 0.7
+"""Measured: 1 lets some trainings diverge that bear 0.7, and 0.5 slows others down."""
+
+# A piece of each vector stays in the processor's cache during the operations on it.
+_PIECE = 1 << 16
+
+
+class OwnSlots:
+    """Turns a worker's gradients into what is to be added to the shared parameters.
+
+    With the built-in SGD (`update` is None) it keeps the momentum v of its own gradients g, and
+    looks ahead by what that will have moved the parameters when the worker pulls again:
+    `v = momentum * v + g; parameters -= rate * (momentum * v + g)`. This is DANA-Slim (Hakimi et
+    al., "Taming Momentum in a Distributed Asynchronous Environment", arXiv 1907.11612), and with
+    one worker Nesterov's SGD.
+
+    Gradients that are too stale for the rate make the momentum grow without end. If `is_bounded`, a
+    step is no longer than the worker's own momentum would be if nothing were stale, times
+    `LARGEST_STEP`: with `v0` at the switch, and the first gradient `g0` after it, whose noise adds
+    up independently of v0, `|v0|^2 + |g0|^2 / (1 - momentum^2)` is the square of that length.
+
+    Any other optimizer has all its variables to itself; what it would have changed is added.
+    """
+
+    def __init__(
+        self,
+        slots: Vector,
+        updates: int,
+        update: FlatUpdate | None = None,
+        *,
+        is_bounded: bool = False,
+    ) -> None:
+        self.slots = slots
+        self.updates = updates
+        self._update = update
+        self._is_bounded = is_bounded
+        self._largest_square: float | None = None
+
+    def turn(self, parameters: Vector, gradient: Vector, rate: float, momentum: float) -> None:
+        """Turns a gradient, in place, into a change; `parameters` are those that it is of."""
+        # Values that diverge become infinite, which the loss reveals.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._update is None:
+                self._look_ahead(gradient, rate, momentum)
+            else:
+                moved, self.slots[:] = self._update(
+                    parameters, self.slots, self.updates, gradient, rate, momentum
+                )
+                np.subtract(moved, parameters, out=gradient)
+        self.updates += 1
+
+    def _look_ahead(self, gradient: Vector, rate: float, momentum: float) -> None:
+        if self._is_bounded and self._largest_square is None:
+            noise = _square(gradient) / (1 - momentum**2)
+            self._largest_square = LARGEST_STEP**2 * (_square(self.slots) + noise)
+        mu, eta = np.float32(momentum), np.float32(-rate)
+        square = 0.0
+        for start in range(0, len(gradient), _PIECE):
+            piece = slice(start, start + _PIECE)
+            change, accumulator = gradient[piece], self.slots[piece]
+            accumulator *= mu
+            accumulator += change
+            change += mu * accumulator
+            change *= eta
+            if self._is_bounded:
+                square += _square(change)
+        if self._largest_square is None:
+            return
+        largest_square = rate**2 * self._largest_square
+        if largest_square < square < math.inf:
+            share = np.float32(math.sqrt(largest_square / square))
+            gradient *= share
+            self.slots *= share
+
+
+def _square(vector: Vector) -> float:
+    """The squared length."""
+    return float(np.dot(vector, vector))
