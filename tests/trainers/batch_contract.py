@@ -66,7 +66,11 @@ class BatchContract:
     ) -> None:
         """A single one moves parameters, statistics and slots as a second round would."""
         job = replace(
-            BRIEF, model=normalized_model, total_worker_steps=8, batch_after_switch="global"
+            BRIEF,
+            model=normalized_model,
+            total_worker_steps=8,
+            batch_after_switch="global",
+            momentum_after_switch="same",
         )
         trainer = make_trainer(job, 4)
         found = final_state(trainer, self.spec_of(job, 4, 50.0), tmp_path / "asp")

@@ -143,6 +143,19 @@ def momentum_answer(rates: Sequence[float], momentum: float) -> tuple[np.ndarray
     return parameters, accumulator
 
 
+def own_momentum_answer(
+    rates: Sequence[float], workers: int, rounds: Sequence[float] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of workers that take turns after rounds, each with its own momentum of 0.9."""
+    parameters, accumulator = momentum_answer(rounds, 0.9)
+    own = [accumulator] * workers
+    for turn, rate in enumerate(rates):
+        one = turn % workers
+        own[one] = 0.9 * own[one] + CONSTANT_GRADIENT
+        parameters = parameters - rate * (0.9 * own[one] + CONSTANT_GRADIENT)
+    return parameters, np.mean(own, axis=0)
+
+
 def phases_answer(workload: Workload, record: TrialRecord) -> np.ndarray:
     """Parameters after rounds of the first protocol, BSP, and pushes of the second one.
 

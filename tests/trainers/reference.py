@@ -37,6 +37,25 @@ def plain_bsp(workload: Workload, workers: int, seed: int) -> Final:
     return Final(parameters, slots, statistics)
 
 
+def plain_own_momentum(workload: Workload, workers: int, seed: int) -> Final:
+    """Workers that take turns from the start, each with a momentum of its own and a look ahead.
+
+    Each begins its next step right after its push, so that others' pushes come in between.
+    """
+    loop = _Loop(workload, seed)
+    parameters, slots, statistics = loop.start
+    pulled, own = [parameters] * workers, [slots] * workers
+    for step in range(workload.total_worker_steps):
+        worker = step % workers
+        gradient, contribution = loop.gradient(step, pulled[worker])
+        own[worker] = workload.momentum * own[worker] + gradient
+        ahead = workload.momentum * own[worker] + gradient
+        parameters = parameters - loop.rate(step) * ahead
+        statistics = loop.move(statistics, contribution)
+        pulled[worker] = parameters
+    return Final(parameters, np.mean(own, 0), statistics)
+
+
 def plain_local_sgd(workload: Workload, workers: int, period_steps: int, seed: int) -> Final:
     """Replicas that take turns, and are averaged after so many turns of each."""
     loop = _Loop(workload, seed)

@@ -9,8 +9,8 @@ import numpy as np
 from syncswitch.trainers.model.function import FlatUpdate
 from syncswitch.trainers.model.layout import Vector
 
-LARGEST_STEP = 0.7
-"""Measured: 1 lets some trainings diverge that bear 0.7, and 0.5 slows others down."""
+NOISE_SHARE = 0.5
+"""Share of a gradient's noise in the bound. With 1 some trainings diverge that bear the half."""
 
 # A piece of each vector stays in the processor's cache during the operations on it.
 _PIECE = 1 << 16
@@ -26,9 +26,7 @@ class OwnSlots:
     one worker Nesterov's SGD.
 
     Gradients that are too stale for the rate make the momentum grow without end. If `is_bounded`, a
-    step is no longer than the worker's own momentum would be if nothing were stale, times
-    `LARGEST_STEP`: with `v0` at the switch, and the first gradient `g0` after it, whose noise adds
-    up independently of v0, `|v0|^2 + |g0|^2 / (1 - momentum^2)` is the square of that length.
+    step is no longer than it would be if nothing were stale, see `_longest_square`.
 
     Any other optimizer has all its variables to itself; what it would have changed is added.
     """
@@ -45,7 +43,7 @@ class OwnSlots:
         self.updates = updates
         self._update = update
         self._is_bounded = is_bounded
-        self._largest_square: float | None = None
+        self._longest: float | None = None
 
     def turn(self, parameters: Vector, gradient: Vector, rate: float, momentum: float) -> None:
         """Turns a gradient, in place, into a change; `parameters` are those that it is of."""
@@ -61,9 +59,8 @@ class OwnSlots:
         self.updates += 1
 
     def _look_ahead(self, gradient: Vector, rate: float, momentum: float) -> None:
-        if self._is_bounded and self._largest_square is None:
-            noise = _square(gradient) / (1 - momentum**2)
-            self._largest_square = LARGEST_STEP**2 * (_square(self.slots) + noise)
+        if self._is_bounded and self._longest is None:
+            self._longest = _longest_square(self.slots, gradient, momentum)
         mu, eta = np.float32(momentum), np.float32(-rate)
         square = 0.0
         for start in range(0, len(gradient), _PIECE):
@@ -75,13 +72,26 @@ class OwnSlots:
             change *= eta
             if self._is_bounded:
                 square += _square(change)
-        if self._largest_square is None:
+        if self._longest is None:
             return
-        largest_square = rate**2 * self._largest_square
-        if largest_square < square < math.inf:
-            share = np.float32(math.sqrt(largest_square / square))
+        longest_square = rate**2 * self._longest
+        if longest_square < square < math.inf:
+            share = np.float32(math.sqrt(longest_square / square))
             gradient *= share
             self.slots *= share
+
+
+def _longest_square(accumulator: Vector, gradient: Vector, momentum: float) -> float:
+    """The squared length of the longest step, from the state at the switch.
+
+    The momentum of rounds is what the workers' gradients have in common. It goes on, or grows to
+    what the part of the first gradient in its direction comes to in the long run. To this the
+    worker's own noise adds up, which is independent from step to step.
+    """
+    common = _square(accumulator)
+    along = max(0.0, float(np.dot(gradient, accumulator)) / math.sqrt(common)) if common else 0.0
+    noise = max(0.0, _square(gradient) - along**2) / (1 - momentum**2)
+    return max(common, (along / (1 - momentum)) ** 2) + NOISE_SHARE * noise
 
 
 def _square(vector: Vector) -> float:

@@ -38,9 +38,16 @@ from tests.trainers.jobs import (
     RecordingObserver,
     momentum_answer,
     normalized_model,
+    own_momentum_answer,
     phases_answer,
 )
-from tests.trainers.reference import plain_bsp, plain_local_sgd, plain_stale, relative_error
+from tests.trainers.reference import (
+    plain_bsp,
+    plain_local_sgd,
+    plain_own_momentum,
+    plain_stale,
+    relative_error,
+)
 from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, spec_of
 from tests.trainers.simulated.test_learner import subclassed
 from tests.trainers.trainer_contract import NOT_YET_HOPELESS, ForkContract
@@ -218,13 +225,37 @@ class TestTheSameNumbers:
     @pytest.mark.parametrize("protocol", ["asp", "ssp:2", "ds-sync:2", "local-sgd:5", "gba:50"])
     def test_a_constant_gradient_has_the_known_answer(self, end_of: EndOf, protocol: str) -> None:
         """After rounds of 4: 100 updates of eta, or 25 of 4 eta, shared or on each replica."""
-        found = end_of(CONSTANT, 4, 50.0, protocols=("bsp", protocol))
+        shared = replace(CONSTANT, momentum_after_switch="same")
+        found = end_of(shared, 4, 50.0, protocols=("bsp", protocol))
         is_shared = protocol in ("asp", "ssp:2")
         later = [0.01] * 100 if is_shared else [0.04] * 25
         parameters, accumulator = momentum_answer([0.04] * 25 + later, 0.9)
         np.testing.assert_allclose(found.parameters, parameters, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(found.slots, accumulator, rtol=1e-5)
         assert found.updates == 25 + len(later)
+
+
+class TestOwnMomentum:
+    @pytest.mark.parametrize("protocol", ["asp", "ssp:2", "dssp:1-3"])
+    def test_a_constant_gradient_has_the_known_answer(self, end_of: EndOf, protocol: str) -> None:
+        """What all gradients have in common has no bound."""
+        found = end_of(CONSTANT, 4, 50.0, profile=EVEN, protocols=("bsp", protocol))
+        parameters, accumulator = own_momentum_answer([0.01] * 100, 4, [0.04] * 25)
+        np.testing.assert_allclose(found.parameters, parameters, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found.slots, accumulator, rtol=1e-5)
+        assert found.updates == 125
+
+    @pytest.mark.parametrize("workers", [1, 2, 4])
+    def test_workers_that_take_turns_move_as_in_a_plain_loop(
+        self, end_of: EndOf, workers: int
+    ) -> None:
+        found = end_of(SHORT, workers, 0.0, profile=EVEN)
+        assert_close(found, plain_own_momentum(SHORT, workers, seed=1))
+
+    def test_protocols_without_single_pushes_know_no_own_momentum(self, end_of: EndOf) -> None:
+        found = end_of(SHORT, 4, 50.0, protocols=("bsp", "gba:2"))
+        shared = replace(SHORT, momentum_after_switch="same")
+        assert_bitwise_equal(found, end_of(shared, 4, 50.0, protocols=("bsp", "gba:2")))
 
 
 class TestTheRecord:
@@ -242,13 +273,9 @@ class TestTheRecord:
     def test_what_is_sent_are_the_parameters_and_the_statistics(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """Each step of one worker pulls them and pushes as much, at 1000 bytes a second.
-
-        Alone it does plain SGD.
-        """
+        """Each step of one worker pulls them and pushes as much, at 1000 bytes a second."""
         spec = spec_of(SHORT, 1, 0.0, profile=SLOW_LINK)
         record, state = train_to_end(make_trainer(SHORT, 1, SLOW_LINK), spec, tmp_path)
-        assert_close(state, plain_bsp(SHORT, 1, seed=1))
         values = len(state.parameters) + len(state.statistics)
         assert len(state.statistics) > 0
         seconds = SHORT.total_worker_steps * (1 + 2 * 4 * values / 1000)

@@ -25,9 +25,15 @@ from tests.trainers.jobs import (
     constant_data,
     momentum_answer,
     normalized_model,
+    own_momentum_answer,
     spec_of,
 )
-from tests.trainers.reference import plain_bsp, plain_local_sgd, relative_error
+from tests.trainers.reference import (
+    plain_bsp,
+    plain_local_sgd,
+    plain_own_momentum,
+    relative_error,
+)
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
@@ -104,11 +110,34 @@ class TestTheSameNumbers:
         self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str, rates: list[float]
     ) -> None:
         """With 4 workers: pushes of eta, or updates of 4 eta, on the shared ones or on replicas."""
-        state = train(make_trainer, tmp_path, CONSTANT, protocol)
+        shared = replace(CONSTANT, momentum_after_switch="same")
+        state = train(make_trainer, tmp_path, shared, protocol)
         parameters, accumulator = momentum_answer(rates, 0.9)
         np.testing.assert_allclose(state.parameters, parameters, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(state.slots, accumulator, rtol=1e-5)
         assert state.updates == len(rates)
+
+
+class TestOwnMomentum:
+    def test_workers_that_take_turns_have_the_known_answer(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """Nobody is ahead, so that each pushes as often; who is first makes no difference."""
+        spec = spec_of(CONSTANT, 4, 50.0, protocols=("bsp", "ssp:0"))
+        state = final_state(make_trainer(CONSTANT, 4), spec, tmp_path)
+        parameters, accumulator = own_momentum_answer([0.01] * 100, 4, [0.04] * 25)
+        np.testing.assert_allclose(state.parameters, parameters, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(state.slots, accumulator, rtol=1e-5)
+        assert state.updates == 125
+
+    def test_one_worker_looks_ahead_as_in_a_plain_loop(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        state = final_state(make_trainer(ROUNDS, 1), spec_of(ROUNDS, 1, 0.0), tmp_path)
+        expected = plain_own_momentum(ROUNDS, 1, seed=1)
+        assert relative_error(state.parameters, expected.parameters) < 1e-5
+        assert relative_error(state.slots, expected.slots) < 1e-5
+        assert relative_error(state.statistics, expected.statistics) < 1e-5
 
 
 class TestLimits:
