@@ -4,4 +4,6 @@ from dataclasses import replace
 
 from syncswitch.trainers.workloads import digits
 
-workload = replace(digits.workload, name="gentle-digits", learning_rate=0.01)
+workload = replace(
+    digits.workload, name="gentle-digits", learning_rate=0.01, momentum_after_switch="same"
+)

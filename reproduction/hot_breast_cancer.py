@@ -9,4 +9,5 @@ workload = replace(
     name="hot-breast-cancer",
     learning_rate=0.05,
     largest_scaling=8,
+    momentum_after_switch="same",
 )
