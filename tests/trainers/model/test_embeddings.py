@@ -63,13 +63,17 @@ class Dense:
         self.parts = [values.copy(), *(np.full_like(values, rule.initial) for _ in rule.slots)]
 
     def push(
-        self, gradients: Sequence[Sequence[RowGradient]], rate: float, momentum: float
+        self,
+        gradients: Sequence[Sequence[RowGradient]],
+        rate: float,
+        momentum: float,
+        own_workers: int = 0,
     ) -> None:
         dense = np.zeros_like(self.parts[0])
         for (one,) in gradients:
             dense[one.ids] += one.values
         dense /= np.float32(len(gradients))
-        update = Update(self.updates, rate, momentum)
+        update = Update(self.updates, rate, momentum, own_workers)
         self.rule.apply(self.parts[0], self.parts[1:], dense, update)
         self.updates += 1
 
@@ -131,18 +135,34 @@ class Both:
 def test_rows_are_what_the_whole_table_would_be(
     rule: RowRule, seed: int, rows: int, updates: int
 ) -> None:
-    """Also after long pauses, under rates and momenta that change."""
+    """Also after long pauses, under rates and momenta that change, shared or the workers' own."""
     both = Both(rule, rows, seed)
-    random, rate, momentum = both.random, 0.01, 0.9
+    random, rate, momentum, own_workers = both.random, 0.01, 0.9, 0
     for _ in range(updates):
         if random.random() < 0.1:
             rate, momentum = 0.1 * random.random(), random.choice([0.0, 0.1125, 0.9])
+            own_workers = random.choice([0, 1, 8])
         pushed = [[gradient(random, rows)] for _ in range(random.integers(1, 4))]
         for one in (both.shard, both.dense):
-            one.push(pushed, rate, momentum)
+            one.push(pushed, rate, momentum, own_workers)
         (wanted,) = pushed[0]
         assert_close(both.shard.pull([wanted.ids]), [both.dense.parts[0][wanted.ids]])
     both.check()
+
+
+@pytest.mark.parametrize("rule", [MomentumRule(), KerasMomentumRule(0.9)], ids=str)
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_the_workers_own_momentum_moves_rows_as_far_as_each_gradient_would(
+    rule: RowRule, workers: int
+) -> None:
+    """`rate / (1 - momentum)` times the gradient in the end, and at once what looks ahead."""
+    shard = loaded(rule, np.zeros((2, WIDTH), np.float32))
+    row = RowGradient(np.array([0]), np.ones((1, WIDTH), np.float32))
+    shard.push([[row]], 0.01, 0.9, workers)
+    np.testing.assert_allclose(shard.pull([row.ids])[0], -0.01 * 1.9, rtol=1e-5)
+    for _ in range(200 * workers):
+        shard.push([[row.none]], 0.01, 0.9, workers)
+    np.testing.assert_allclose(shard.pull([row.ids])[0], -0.1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)

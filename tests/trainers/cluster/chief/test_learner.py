@@ -16,7 +16,7 @@ from syncswitch.trainers.cluster.chief.learner import ClusterLearner
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
-from syncswitch.trainers.protocols import choose_protocol
+from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from tests.processes import until
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, spec_of
@@ -210,3 +210,38 @@ def test_before_the_first_step_the_parameter_server_knows_it_all(cluster: Cluste
     assert segment.waiting() == [2]
     segment.step(2)
     segment.assert_exact()
+
+
+def test_workers_keep_slots_of_their_own_whose_mean_is_left(
+    threads_of: Callable[..., Cluster],
+) -> None:
+    """In this order of steps, with a worker that is lost and begins anew."""
+    job = replace(CONSTANT, name="own", learning_rate=2.0**-8)
+    cluster = threads_of(job, 3)
+    configuration = Configuration(job, spec_of(job, 3, 0.0), 64, rate_function(job))
+    learner = ClusterLearner(cluster, configuration, 1, lambda: range(3))
+    cluster.load(cluster.program.form.initial(1))
+    assert learner.begin(Exchange.PUSH, range(3), 0) == []
+    own, parameters = np.zeros((3, 4)), np.ones(4)
+    for number, worker in enumerate([0, 0, 1, 2, 1, 0, -1, 1, 2, 1]):
+        if worker < 0:
+            cluster.fence(1)
+            cluster.revive(1)
+            assert learner.prepare([0, 1, 2]) == []
+            own[1] = 0
+            continue
+        learner.step(Ticket(worker, number))
+        own[worker] = 0.9 * own[worker] + CONSTANT_GRADIENT
+        parameters = parameters - job.learning_rate * (0.9 * own[worker] + CONSTANT_GRADIENT)
+    np.testing.assert_allclose(learner.snapshot()[0], parameters, rtol=1e-5)
+    copied = learner.with_own_slots(cluster.state())
+    learner.finish()
+    left = cluster.state()
+    for state in (copied, left):
+        np.testing.assert_allclose(state.slots, own.mean(0), rtol=1e-5)
+    # Where one momentum is shared again, it goes on from there.
+    learner.begin(Exchange.PUSH, range(3), None)
+    learner.step(Ticket(0, 10))
+    accumulator = 0.9 * own.mean(0) + CONSTANT_GRADIENT
+    expected = parameters - job.learning_rate * accumulator
+    np.testing.assert_allclose(learner.snapshot()[0], expected, rtol=1e-5)
