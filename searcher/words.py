@@ -36,6 +36,13 @@ def percent_text(percent: float) -> str:
     return f"{percent:.6g} %"
 
 
+def momentum_text(rule: str | None) -> str | None:
+    """Describes the momentum of the second protocol; None if it is not known."""
+    if rule is None or rule == "own":
+        return rule and "each worker keeps its own momentum"
+    return "all workers share one momentum" + ("" if rule == "same" else f", {rule}")
+
+
 def workers_text(workers: int, simulated_cluster: str | None) -> str:
     """The size of a cluster, for example `4 simulated`."""
     return f"{workers}" if simulated_cluster is None else f"{workers} simulated"

@@ -53,6 +53,7 @@ from syncswitch.searcher.words import (
     accuracy_text,
     counted,
     metric_title,
+    momentum_text,
     named_text,
     workers_text,
 )
@@ -102,6 +103,7 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("version", f"{policy.version} (aliases: {names})"),
         ("workers", workers_text(policy.workers, entry.identity.simulated_cluster)),
         ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
+        ("after the switch", momentum_text(entry.identity.momentum_after_switch)),
         ("switch at", f"{policy.switch_percent:g} %"),
         ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
         ("speed-up", None if gain is None else times_text(gain)),
@@ -418,9 +420,10 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         print_error(str(error))
         return EXIT_FAILED
     if as_json:
-        digest = entry.identity.simulated_cluster
-        simulated = {} if digest is None else {"simulated_cluster": digest}
-        print_json({**policy_to_dict(entry.policy), **simulated})
+        digest, rule = entry.identity.simulated_cluster, entry.identity.momentum_after_switch
+        more = {"simulated_cluster": digest, "momentum_after_switch": rule}
+        known = {name: value for name, value in more.items() if value is not None}
+        print_json({**policy_to_dict(entry.policy), **known})
     else:
         print_policy(entry, uses)
     return None
@@ -490,6 +493,7 @@ def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
         "aliases": list(entry.aliases),
         "imported_at": entry.imported_at,
         "simulated_cluster": entry.identity.simulated_cluster,
+        "momentum_after_switch": entry.identity.momentum_after_switch,
     }
 
 

@@ -29,6 +29,9 @@ class PolicyVersion(MeasuredJobColumns):
     version: Annotated[int, "1, 2, ... per fingerprint"]
     aliases: Annotated[str, "aliases that point at it, joined by commas; empty without one"]
     total_worker_steps: Annotated[int, "W, length of the job"]
+    momentum_after_switch: Annotated[
+        str | None, "momentum of the second protocol, such as own or same; null if it is not known"
+    ]
     switch_percent: Annotated[float, "percent of W in the first protocol"]
     target_accuracy: Annotated[float, "accuracy of the first protocol alone, or as given"]
     target_value: Annotated[float, "the same as a value of the metric, in its unit"]
@@ -94,6 +97,7 @@ def _row(entry: PolicyEntry) -> PolicyVersion:
     mean, imported_at = policy.mean_accuracy, entry.imported_at
     others: dict[str, Any] = {
         "simulated_cluster": entry.identity.simulated_cluster,
+        "momentum_after_switch": entry.identity.momentum_after_switch,
         "aliases": ",".join(entry.aliases),
         "target_value": metric.value(policy.target_accuracy),
         "mean_value": None if mean is None else metric.value(mean),

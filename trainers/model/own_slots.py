@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from syncswitch.trainers.model.function import FlatUpdate
 from syncswitch.trainers.model.layout import Vector
 
 NOISE_SHARE = 0.5
@@ -28,14 +28,16 @@ class OwnSlots:
     Gradients that are too stale for the rate make the momentum grow without end. If `is_bounded`, a
     step is no longer than it would be if nothing were stale, see `_longest_square`.
 
-    Any other optimizer has all its variables to itself; what it would have changed is added.
+    Any other optimizer has all its variables to itself, and what it would have changed is added. It
+    is given as an `update` of arrays, `(parameters, moved, slots, updates, gradients, rate,
+    momentum)`, which overwrites `moved` and the slots.
     """
 
     def __init__(
         self,
         slots: Vector,
         updates: int,
-        update: FlatUpdate | None = None,
+        update: Callable[..., None] | None = None,
         *,
         is_bounded: bool = False,
     ) -> None:
@@ -52,10 +54,11 @@ class OwnSlots:
             if self._update is None:
                 self._look_ahead(gradient, rate, momentum)
             else:
-                moved, self.slots[:] = self._update(
-                    parameters, self.slots, self.updates, gradient, rate, momentum
+                gradients = [gradient]
+                self._update(
+                    parameters, gradient, self.slots, self.updates, gradients, rate, momentum
                 )
-                np.subtract(moved, parameters, out=gradient)
+                gradient -= parameters
         self.updates += 1
 
     def _look_ahead(self, gradient: Vector, rate: float, momentum: float) -> None:

@@ -93,9 +93,12 @@ def test_what_is_not_finite_stays_so_for_the_loss_to_reveal() -> None:
 def test_another_optimizer_has_its_variables_to_itself() -> None:
     seen = []
 
-    def update(parameters: Any, slots: Any, updates: int, gradient: Any, *rates: float) -> Any:
+    def update(
+        parameters: Any, moved: Any, slots: Any, updates: int, gradients: Any, *rates: float
+    ) -> None:
         seen.append((updates, rates))
-        return parameters + 2 * gradient, slots + 1
+        moved[:] = parameters + 2 * gradients[0]
+        slots += 1
 
     own = OwnSlots(np.zeros(2, np.float32), 3, update)
     gradient = np.array([1.0, -1.0], np.float32)

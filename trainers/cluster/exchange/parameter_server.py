@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from syncswitch.trainers.cluster.exchange.plans import Caller, RowGradients, Sizes, Task
-from syncswitch.trainers.cluster.exchange.vectors import Update, added, aligned, mean_of
+from syncswitch.trainers.cluster.exchange.vectors import Projection, Update, added, aligned, mean_of
 from syncswitch.trainers.model.embeddings import (
     NO_EMBEDDINGS,
     EmbeddingShard,
@@ -61,8 +61,9 @@ class ParameterServer:
     sees half an update. Each push names its process and step: a process that was replaced is
     refused, and `fence` tells whether its last push came in time. `decay` has the factors by which
     a batch multiplies the statistics, see `ModelFunction.move`. `new_buffer` makes vectors of
-    `sizes.model` values, and is called at most n + 3 times. With `has_averages` a snapshot has the
-    first slots, which are averages of the parameters.
+    `sizes.model` values, and is called at most n + 3 times. `project` sees to constraints where a
+    change is added. With `has_averages` a snapshot has the first slots, which are averages of the
+    parameters.
     """
 
     def __init__(
@@ -73,10 +74,12 @@ class ParameterServer:
         decay: Vector,
         new_buffer: Callable[[], Vector],
         embeddings: ShardPlan = NO_EMBEDDINGS,
+        project: Projection | None = None,
         *,
         has_averages: bool = False,
     ) -> None:
         self._sizes = sizes
+        self._project = project
         self._update = update
         self._decay = decay
         self._has_averages = has_averages
@@ -234,6 +237,8 @@ class ParameterServer:
         change = part.vector[:size]
         with self._next([part.vector[size:]]) as (before, after):
             added(before, change, after)
+            if self._project is not None:
+                self._project(after)
             self.embeddings.push([part.rows], task.rate, task.momentum, task.own_workers)
 
     @contextmanager

@@ -105,6 +105,7 @@ class ServerPart:
             plan.decay,
             lambda: next(rows),
             plan.embeddings,
+            projection_of(plan),
             has_averages=plan.has_averages,
         )
         for name in CHIEF_TO_SERVER.keys() - self.methods.keys():

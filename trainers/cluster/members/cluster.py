@@ -28,7 +28,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
 )
 from syncswitch.trainers.cluster.exchange.security import Part
 from syncswitch.trainers.cluster.exchange.shards import Undone, joined
-from syncswitch.trainers.cluster.exchange.vectors import aligned, mean_of, update_of
+from syncswitch.trainers.cluster.exchange.vectors import aligned, mean_of
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.embeddings import (
@@ -408,10 +408,11 @@ class ThreadsCluster(Cluster):
         self._server = ParameterServer(
             sizes,
             len(self.members),
-            update_of(program.new_update()),
+            program.new_update(),
             program.decay,
             lambda: aligned(sizes.model),
             program.form.shard_plan(),
+            program.project,
             has_averages=program.has_averages,
         )
         self.servers = [self._server]
@@ -427,6 +428,7 @@ class ThreadsCluster(Cluster):
                 self._computing,
                 program.embedding_steps,
                 program.project,
+                is_built_in=program.is_built_in,
             )
             self._give_up(worker, 0)
 
