@@ -126,7 +126,8 @@ class Worker:
             if self._slots.size != slots.size:
                 self._slots = aligned(slots.size)
             self._slots[:] = slots
-            self._own = OwnSlots(self._slots, updates, self._new_update(), is_bounded=is_bounded)
+            update = None if self._is_built_in else self._new_update()
+            self._own = OwnSlots(self._slots, updates, update, is_bounded=is_bounded)
 
     def reduce(self, position: int, peers: Sequence[Any]) -> None:
         """Computes this worker's piece of the mean of a group's replicas.
