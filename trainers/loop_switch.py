@@ -317,8 +317,8 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
             f"{path} is not a policy file ({error}); export it again with `syncswitch-search policy"
             " export`"
         ) from error
-    retries = later_switch_points(policy.switch_percent) if policy.band else ()
     percent, band = policy.switch_percent, policy.band
+    retries = later_switch_points(percent, identity.momentum_after_switch) if band else ()
     return policy, TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
 
 

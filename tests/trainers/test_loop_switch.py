@@ -17,7 +17,7 @@ from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import read_policy_file, write_policy
 from syncswitch.storage.policies.registry import import_policies
 from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import RegisteredWorkload
+from syncswitch.storage.records.job import OWN_MOMENTUM, RegisteredWorkload
 from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.loop_switch import LoopSwitch
@@ -31,12 +31,18 @@ NAN = float("nan")
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A policy that switches at 12.5 %, whose first way reaches 0.9 at once."""
+    return written(tmp_path / "job.json")
+
+
+def written(path: Path, momentum_after_switch: str | None = None) -> Path:
     # Rounds of one worker-step, so that every percent is a step.
-    identity = replace(IDENTITY, total_worker_steps=W, workers=1)
+    identity = replace(
+        IDENTITY, total_worker_steps=W, workers=1, momentum_after_switch=momentum_after_switch
+    )
     band, fingerprint = Band(0.9, 0.01, 3, CURVE), identity.fingerprint
     policy = replace(POLICY, fingerprint=fingerprint, workers=1, band=band)
-    write_policy(tmp_path / "job.json", policy, RegisteredWorkload(identity, "digits"))
-    return tmp_path / "job.json"
+    write_policy(path, policy, RegisteredWorkload(identity, "digits"))
+    return path
 
 
 def recorded(path: Path) -> dict[str, Any]:
@@ -140,6 +146,17 @@ def test_what_it_keeps_is_put_back_after_each_alarm(path: Path) -> None:
         found.append(switch.test(switches_at + 75, NAN))
         assert model.state["steps"] == [0]
     assert found == [125, 250, 500]
+
+
+def test_with_a_momentum_for_each_worker_it_switches_again_at_a_quarter_alone(
+    tmp_path: Path,
+) -> None:
+    switch, found = LoopSwitch(written(tmp_path / "job.json", OWN_MOMENTUM)), []
+    while (at := switch.switch_step) is not None:
+        found.append(at)
+        switch.saves_at(at)
+        switch.test(at + 75, NAN)
+    assert found == [125, 250]
 
 
 @pytest.mark.parametrize("killed_at", [50, 150, 350, 450, 650, 990])
