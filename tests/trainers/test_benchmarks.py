@@ -24,6 +24,7 @@ from benchmarks import (
     protocols,
     scale,
     scale_rows,
+    second_phase,
     simulator,
     sizes,
     stragglers,
@@ -141,6 +142,16 @@ def test_protocols(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     out = play(protocols, "--job", "clicks", "--seeds", 1, "--worker-steps", 16)
     rows = [out.count(f"│ {name} ") for name in ("bsp", "gba:3", "bsp,gba:3")]
     assert (rows, out.count(" of 1 ")) == ([3, 2, 1], 6)
+
+
+@pytest.mark.parametrize(
+    ("job", "cluster"), [("transformer:2", "simulated"), ("batchnorm:2", "threads")]
+)
+def test_the_second_phase(play: Play, job: str, cluster: str) -> None:
+    length = ("--seeds", 1, "--percents", 50, "--worker-steps", 8)
+    out = play(second_phase, "--jobs", job, "--cluster", cluster, *length)
+    rules = [out.count(f"│ {job} │ {rule}") for rule in ("-", "own", "same")]
+    assert (rules, out.count(" of 1 ")) == ([1, 1, 1], 3)
 
 
 def test_stragglers(play: Play) -> None:
