@@ -29,6 +29,9 @@ def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None
         why = policy.reason or f"no switch to {second} that was tried keeps the accuracy"
         return f"{train} for all of its {steps} worker-steps: {why}. {_measured(policy)}"
     gain = _gain(speed_up_of(policy, baseline_seconds), first)
+    if policy.switch_percent == 0:
+        start = f"Train {policy.workload} with {second} from the start"
+        return f"{start}, for all of its {steps} worker-steps. {gain}{_measured(policy)}"
     return (
         f"{train} for the first {policy.switch_percent:g} % of its {steps} worker-steps, then with"
         f" {second}. {gain}{_measured(policy)}"

@@ -44,6 +44,12 @@ def test_a_target_that_was_given_is_called_one() -> None:
     assert policy_sentences(unmeasured).endswith(f"then with ASP. {target}")
 
 
+def test_without_the_first_protocol_it_says_so() -> None:
+    assert policy_sentences(replace(POLICY, switch_percent=0.0)).startswith(
+        "Train digits with ASP from the start, for all of its 1,000 worker-steps. That is about"
+    )
+
+
 def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -> None:
     share = (
         "About 93 of 100 runs should stay within 0.01 of BSP's mean accuracy; with BSP alone, about"
