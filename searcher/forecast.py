@@ -67,13 +67,15 @@ def _foreseen(
     strategy: Strategy, knee_percent: float, first_seconds: float, second_seconds: float
 ) -> Forecast:
     """The searches of a job whose curve has its knee at the answer."""
+    lowest_percent = strategy.highest_percent / 2 ** (strategy.settings + 2)
 
     def loss_without_luck(percent: float, _: int) -> float:
         return 0.0 if percent >= knee_percent else _HOPELESS_LOSS
 
     def loss_in(search: int, percent: float, replicate: int) -> float:
         chance = np.random.default_rng([_STREAM, search, round(percent * 1e6), replicate])
-        below = max(0.0, math.log2(knee_percent / percent))
+        # No halving leads to 0 %.
+        below = max(0.0, math.log2(knee_percent / (percent or lowest_percent)))
         noise = _STANDARD_DEVIATION * float(chance.standard_normal())
         # A measured threshold fits any scale of the noise.
         return (strategy.threshold or USUAL_THRESHOLD) * (_SLOPE * below + noise)

@@ -156,7 +156,7 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
     assert report["guard"]["state"] == "alarmed"
     percent = found.policy.switch_percent
     tries = [(one["switch_percent"], one["worker_step"]) for one in report["guard"]["failed"]]
-    assert tries == [(one, 160) for one in (percent, *later_switch_points(percent))]
+    assert tries == [(one, 160) for one in (percent, *later_switch_points(percent, "own"))]
     assert report["guard"]["held_percent"] == 100.0
     assert report["guard"]["lost_seconds"] > 0
     assert {phase["protocol"] for phase in report["phases"]} == {"bsp"}
@@ -255,7 +255,9 @@ def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> N
 
 def test_adaptive_runs_start_from_checkpoints_that_outlast_a_kill(tmp_path: Path) -> None:
     (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    search = ("syncswitch-search", *JOB, "--least-runs", 2, "--json")
+    # With each worker's own momentum the search asks for no BSP before the switch.
+    shared = f"{WORKLOAD},momentum_after_switch=same"
+    search = ("syncswitch-search", "run", shared, *JOB[2:], "--least-runs", 2, "--json")
     process = start(*search, folder=tmp_path)
     assert "100 % BSP, run 1" in process.stderr.readline()
     process.send_signal(signal.SIGKILL)

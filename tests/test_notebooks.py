@@ -212,14 +212,15 @@ def check_published(cells: Outputs) -> None:
 
 
 def check_stragglers(cells: Outputs) -> None:
-    """Elastic saves time, and greedy pays with accuracy."""
+    """Both save time, greedy the most, and neither pays with accuracy."""
     measured = {
         row["online"]: (float(row["mean_accuracy"]), float(row["mean_training_seconds"]))
         for row in table_of(cells["compare-table"])
     }
     assert measured["elastic"][1] < 0.9 * measured["none"][1]
     assert measured["elastic"][0] > measured["none"][0] - 0.01
-    assert measured["greedy"][0] < measured["none"][0] - 0.01
+    assert measured["greedy"][1] < measured["elastic"][1]
+    assert measured["greedy"][0] > measured["none"][0] - 0.01
     kinds = [row["kind"] for row in table_of(cells["event-table"])]
     assert kinds[:4] == ["detected", "detected", "removed", "removed"]
     assert kinds.count("restored") == 2

@@ -123,15 +123,20 @@ class Prefixes:
         """Deletes the checkpoints of the search, which is over."""
         if not self._is_shared:
             return
+        known = [one.path for one in self._store.checkpoints(self._study)]
         self._store.forget_checkpoints(self._study)
-        # Half-written ones begin with a dot; whatever else is there is not ours.
-        for pattern in ("seed-*", ".seed-*"):
-            for path in self._directory.glob(pattern):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+        # Each run has a folder, and half-written files begin with a dot; whatever else is there is
+        # not ours.
+        runs = [folder for folder in self._directory.glob("*") if folder.name.isdigit()]
+        unfinished = [path for folder in runs for path in folder.glob(".seed-*")]
+        unrecorded = [path for folder in runs for path in folder.glob("seed-*")]
+        for path in {*known, *unfinished, *unrecorded}:
+            with contextlib.suppress(OSError):
+                path.unlink()
         ours = self._directory.parent
         # A folder that the user named stays, even if it is empty.
         is_default = ours.parent.name == DEFAULT_FOLDER.name
-        for folder in (self._directory, ours, *((ours.parent,) if is_default else ())):
+        folders = (*runs, self._directory, ours, *((ours.parent,) if is_default else ()))
+        for folder in folders:
             with contextlib.suppress(OSError):
                 folder.rmdir()  # fails unless it is empty

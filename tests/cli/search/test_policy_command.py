@@ -48,7 +48,8 @@ def test_lookup_by_name_reference_and_fingerprint(invoke: Invoke, tmp_path: Path
     fingerprint = run["policy"]["fingerprint"]
     # The file does not exist: a lookup never opens it.
     for reference in ("generated", f"{file}:job", "mine.py:job", fingerprint, fingerprint[:8]):
-        assert invoke.answer("policy", "lookup", reference) == run["policy"]
+        found = invoke.answer("policy", "lookup", reference)
+        assert found == {**run["policy"], "momentum_after_switch": "same"}
     assert run["policy"]["switch_percent"] == 12.5
     assert "Train generated with BSP" in invoke("policy", "lookup", "generated").stdout
 

@@ -201,10 +201,10 @@ def test_parquet_is_not_for_a_terminal_and_it_alone_needs_an_extra(
     assert only == "error: Parquet cannot be shown on a terminal; name a file with -o FILE"
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = tmp_path / "table.parquet"
-    path.write_text("[old")
+    path.write_text("PAR1 old")
     line = error_line(invoke("trials", "--format", "parquet", "-o", str(path)))
     assert line.endswith("needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'")
-    assert path.read_text() == "[old"
+    assert path.read_text() == "PAR1 old"
     monkeypatch.setitem(sys.modules, "pandas", None)
     for options in ([], ["--json"], ["--format", "csv"]):
         assert "recorded/b50-1" in invoke("trials", *options).stdout
