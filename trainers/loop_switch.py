@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import math
 import os
 import sys
@@ -39,6 +40,8 @@ from syncswitch.trainers.command import report, tell_run
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guarding
 from syncswitch.trainers.run.record import Position, trial_record
+
+_LOG = logging.getLogger("syncswitch")
 
 Broadcast = Callable[[int | None], int | None]  # passes the chief's value to every process
 
@@ -101,6 +104,9 @@ class LoopSwitch:
         self._lost_seconds = 0.0
         self._guarding: Guarding | None = None
         self._is_over = False
+        # The first step at or after the switch, and the seconds until then.
+        self._began: tuple[int, float] | None = None
+        self._is_behind = True  # until a step before the switch was seen
         plan, told = (os.environ.get(f"SYNCSWITCH_{name}") for name in ("PLAN", "SWITCH_STEP"))
         self._told_step = int(told) if told and not plan else None
         if self._told_step is None and (plan or policy):
@@ -131,25 +137,53 @@ class LoopSwitch:
     def is_second(self, step: int) -> bool:
         """Returns True if the next step, after `step` ones, is to be made in the second way.
 
-        Call it before each step, as it copies the states to keep.
+        Call it before each step, as it copies the states to keep. A loop that makes several steps
+        at once switches at the first one at or after the switch.
         """
         if self._keeps:
             self.saves_at(step)
-        return self.switch_step is not None and step >= self.switch_step
+        return self._note_begin(int(step))
 
     def saves_at(self, step: int) -> bool:
         """Returns True if the state after `step` steps has to be saved, as the one to go back to.
 
         Call it before each step if the switch `keeps` nothing itself.
         """
-        guarding = self._guarding
-        if step != self.switch_step:
+        guarding, step = self._guarding, int(step)
+        if not self._note_begin(step) or self._began is None or step != self._began[0]:
             return False
-        if guarding is not None and (guarding.switch is None or guarding.switch.done != step):
+        if guarding is not None and guarding.switch is None:
             self._kept = [copy.deepcopy(one.state_dict()) for one in self._keeps]
-            seconds = self._clock() - self._started
-            guarding.switch = Position(step, step, seconds)
+            guarding.switch = Position(step, *self._began)
         return True
+
+    def _note_begin(self, step: int) -> bool:
+        """Notes where the second way begins; returns whether it has."""
+        at = self.switch_step
+        if at is None or step < at:
+            self._is_behind = False
+            return False
+        if self._began is None:
+            if step > at and self._is_behind:
+                _LOG.warning(
+                    "the loop begins at step %s, behind the switch at step %s: what was done before"
+                    " counts as the first way; load_state_dict goes on where a killed loop was",
+                    f"{step:,}",
+                    f"{at:,}",
+                )
+            self._began = step, self._clock() - self._started
+        return True
+
+    def _check_saved(self, guarding: Guarding) -> None:
+        """Tells once that nothing was saved at the switch, so that there is no guard."""
+        if self._began is None or guarding.switch is not None or not guarding.is_on:
+            return
+        guarding.give_up()
+        _LOG.warning(
+            "the second way began at step %s and nothing was saved there, so that the run goes on"
+            " without a guard; give keeps=[model, optimizer], or call saves_at before each step",
+            f"{self._began[0]:,}",
+        )
 
     def test(self, step: int, value: float, loss: float = math.nan) -> int | None:
         """Takes a test of the model; the one after all steps ends the run.
@@ -165,6 +199,8 @@ class LoopSwitch:
             The step to go back to, whose state has to be loaded; None to go on. What the switch
             `keeps` is restored already.
         """
+        # NumPy's and PyTorch's numbers are no JSON.
+        step, value, loss = int(step), float(value), float(loss)
         guarding = self._guarding
         if self._processes is None:
             self._processes = _torch_processes()
@@ -175,6 +211,7 @@ class LoopSwitch:
                 seconds = None if self._clock is time.monotonic else self._clock() - self._started
                 report(step, value, seconds=seconds, loss=None if math.isnan(loss) else loss)
             return None
+        self._check_saved(guarding)
         back = self._decide(guarding, step, value, loss) if is_chief else None
         if broadcast is not None:
             back = broadcast(back)
@@ -186,6 +223,7 @@ class LoopSwitch:
         for one, state in zip(self._keeps, self._kept, strict=True):
             one.load_state_dict(state)
         self._kept = []  # the objects may share their memory now
+        self._began = None
         return back
 
     def state_dict(self) -> dict[str, Any]:
@@ -201,6 +239,7 @@ class LoopSwitch:
             "events": [asdict(one) for one in self.events],
             "history": None if guarding is None else guarding.history(),
             "switch": None if mark is None else [mark.done, mark.elapsed_seconds],
+            "began": self._began,
             "kept": self._kept,
         }
 
@@ -215,6 +254,7 @@ class LoopSwitch:
         guarding.remember(history)
         guarding.alarm, mark = None, state["switch"]
         guarding.switch = None if mark is None else Position(mark[0], *mark)
+        self._began = None if state["began"] is None else tuple(state["began"])
         self._use_id = state["use_id"]
         self._started_at = datetime.fromisoformat(state["started_at"])
         self._started = self._clock() - state["elapsed_seconds"]
@@ -234,7 +274,8 @@ class LoopSwitch:
         self._evaluations.append(Evaluation(step, seconds, accuracy, loss))
         if is_finite:
             guarding.look(self._evaluations)
-        else:
+        elif guarding.switch is not None and step > guarding.switch.done:
+            # At the switch itself it is the first way that has failed.
             guarding.catches("it diverged")
         if guarding.alarm is not None:
             mark, event = guarding.go_back(step, seconds, self._evaluations)
@@ -254,9 +295,8 @@ class LoopSwitch:
         return None
 
     def _record(self, guarding: Guarding, step: int, seconds: float, *, diverged: bool) -> None:
-        pair, mark = guarding.plan.identity, guarding.switch
-        first_done = step if mark is None else mark.done
-        first_end = seconds if mark is None else mark.elapsed_seconds
+        pair = guarding.plan.identity
+        first_done, first_end = self._began or (step, seconds)
         parts = (
             (pair.first_protocol, 0, first_done, first_end - self._lost_seconds),
             (pair.second_protocol, first_done, step, seconds - first_end),

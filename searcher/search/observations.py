@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import socket
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 REPLICATE = "replicate"
 """User attribute of Optuna's trials that holds the replicate."""
+
+ASKED = "syncswitch:asked"
+"""System attribute with the switch point of a trial whose parameter has only values near it."""
+
+NO_RESULT = ("FAIL", "PRUNED")
 
 HEARTBEAT_SECONDS = 120.0
 """A searcher on another machine that is silent for longer counts as dead."""
@@ -66,15 +71,18 @@ def read_observations(
     return observations_of(row for number, row in rows.items() if number not in given_up)
 
 
-def observations_in_study(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:
+def observations_in_study(
+    trials: Sequence[FrozenTrial], parameter: str, sign: float, most_failures: int
+) -> list[Observation]:
     """Returns the completed trials of any Optuna study with this parameter.
 
-    An infinite value counts as diverged.
+    `sign` makes of a value an accuracy, of which more is better. An infinite value counts as
+    diverged, and so does a switch point whose trials failed or were pruned `most_failures` times.
     """
-    return [
+    completed = [
         Observation(
             switch_percent=percent,
-            accuracy=float(trial.value) if math.isfinite(trial.value) else 0.0,
+            accuracy=sign * float(trial.value) if math.isfinite(trial.value) else 0.0,
             diverged=bool(trial.user_attrs.get("diverged")) or not math.isfinite(trial.value),
             trial_number=trial.number,
             replicate=replicate,
@@ -82,6 +90,20 @@ def observations_in_study(trials: Sequence[FrozenTrial], parameter: str) -> list
         for trial, percent, replicate in _chosen(trials, parameter)
         if trial.state.name == "COMPLETE" and trial.value is not None
     ]
+    made = Counter(run.switch_percent for run in completed)
+    failures: dict[float, list[int]] = defaultdict(list)
+    for trial in trials:
+        percent = _asked(trial, parameter)
+        if percent is not None and trial.state.name in NO_RESULT:
+            failures[percent].append(trial.number)
+    given_up = [
+        Observation(percent, 0.0, True, numbers[most_failures - 1], replicate=replicate)
+        for percent, numbers in failures.items()
+        if len(numbers) >= most_failures
+        # Whichever of its runs would come next.
+        for replicate in range(made[percent], max(most_failures, made[percent] + 1))
+    ]
+    return completed + given_up
 
 
 def in_flight_runs(trials: Sequence[FrozenTrial], parameter: str) -> list[Key]:
@@ -103,13 +125,18 @@ def _chosen(
     made: Counter[float] = Counter()
     for state in ("COMPLETE", "RUNNING"):
         for trial in trials:
-            value = trial.params.get(parameter)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                continue
-            if trial.state.name == state:
-                percent = float(value)
+            percent = _asked(trial, parameter)
+            if percent is not None and trial.state.name == state:
                 yield trial, percent, int(trial.user_attrs.get(REPLICATE, made[percent]))
                 made[percent] += 1
+
+
+def _asked(trial: FrozenTrial, parameter: str) -> float | None:
+    """Returns the switch point that a trial was asked for; None if it has no such number."""
+    value = trial.params.get(parameter)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(trial.system_attrs.get(ASKED, value))
 
 
 def cost_of(row: StoredTrial) -> TrialCost:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from syncswitch.searcher.search.observations import in_flight_runs, observations_in_study
+from syncswitch.searcher.search.observations import (
+    ASKED,
+    NO_RESULT,
+    in_flight_runs,
+    observations_in_study,
+)
 from syncswitch.searcher.strategies.base import Decided, Strategy
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of, plan_trial
 
 if TYPE_CHECKING:
     from optuna.study import Study
+
+_LOG = logging.getLogger(__name__)
 
 
 class BinarySearchSampler(BaseSampler):
@@ -23,13 +33,16 @@ class BinarySearchSampler(BaseSampler):
 
     While trials are under way it suggests what is likely to be needed after them.
 
-    It owns one parameter if that is a plain float, without log scale and step: the strategy
-    searches from the low end of its distribution to the high end, which stands for the first
-    protocol alone. The study's value is the accuracy. All other parameters and distributions are
-    left to an independent sampler. The sampler has no state: each call derives everything from the
-    study's trials, so any number of processes can share a study, and a killed search goes on.
+    It owns one parameter if that is a number: the strategy searches from the low end of its
+    distribution to the high end, which stands for the first protocol alone, and takes the nearest
+    value where there are steps. The study's value is the accuracy, or an error where the study
+    minimizes. All other parameters are left to an independent sampler. The sampler has no state:
+    each call derives everything from the study's trials, so any number of processes can share a
+    study, and a killed search goes on.
 
-    A trial that diverged is completed with the user attribute `diverged` set to True.
+    A trial that diverged is completed with the user attribute `diverged` set to True. One that
+    fails or is pruned is asked for again; a switch point that has done so R times counts as
+    diverged.
 
     Example:
         ```
@@ -90,7 +103,12 @@ class BinarySearchSampler(BaseSampler):
         _require_one_objective(study)
         strategy = self._strategy_on(param_name, param_distribution)
         if strategy is not None:
-            return float(self._next_percent(study, trial, strategy))
+            assert isinstance(param_distribution, FloatDistribution | IntDistribution)
+            percent = self._next_percent(study, trial, strategy)
+            value = _on_grid(percent, param_distribution)
+            if value != percent:
+                study._storage.set_trial_system_attr(trial._trial_id, ASKED, percent)
+            return int(value) if isinstance(param_distribution, IntDistribution) else value
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def _next_percent(self, study: Study, trial: FrozenTrial, strategy: Strategy) -> float:
@@ -100,10 +118,10 @@ class BinarySearchSampler(BaseSampler):
         ]
         planned = plan_trial(
             strategy,
-            observations_in_study(others, self._parameter),
+            self._finished(study, others),
             in_flight_runs(others, self._parameter),
         )
-        return planned.switch_percent
+        return float(planned.switch_percent)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Tells the independent sampler."""
@@ -112,8 +130,20 @@ class BinarySearchSampler(BaseSampler):
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Tells the independent sampler."""
+        """Tells the independent sampler, and when a switch point is given up."""
         self._independent.after_trial(study, trial, state, values)
+        if self._parameter not in trial.params or state.name not in NO_RESULT:
+            return
+        percent = trial.params[self._parameter]
+        others = [one for one in study.get_trials(deepcopy=False) if one.number != trial.number]
+        same = [one for one in others if one.params.get(self._parameter) == percent]
+        if 1 + sum(one.state.name in NO_RESULT for one in same) == self._strategy.runs:
+            _LOG.warning(
+                "%s %g gave no result %d times: the search goes on as if it had diverged",
+                self._parameter,
+                percent,
+                self._strategy.runs,
+            )
 
     def reseed_rng(self) -> None:
         """Reseeds the independent sampler."""
@@ -124,22 +154,34 @@ class BinarySearchSampler(BaseSampler):
         distribution = trial.distributions.get(self._parameter)
         strategy = self._strategy_on(self._parameter, distribution)
         if strategy is not None:
-            finished = observations_in_study(study.get_trials(deepcopy=False), self._parameter)
+            finished = self._finished(study, study.get_trials(deepcopy=False))
             if isinstance(course_of(strategy, finished).decision, Decided):
                 study.stop()
 
     def _strategy_on(self, name: str, distribution: BaseDistribution | None) -> Strategy | None:
         """Returns the strategy on the range of the owned parameter; None for other parameters."""
-        if (
-            name != self._parameter
-            or not isinstance(distribution, FloatDistribution)
-            or distribution.log
-            or distribution.step is not None
+        if name != self._parameter or not isinstance(
+            distribution, FloatDistribution | IntDistribution
         ):
             return None
         return self._strategy.between(float(distribution.low), float(distribution.high))
 
+    def _finished(self, study: Study, trials: Sequence[FrozenTrial]) -> list[Observation]:
+        sign = -1.0 if study.direction.name == "MINIMIZE" else 1.0
+        return observations_in_study(trials, self._parameter, sign, self._strategy.runs)
+
+
+def _on_grid(percent: float, distribution: FloatDistribution | IntDistribution) -> float:
+    """Returns the nearest value that a distribution has."""
+    low, high, step = distribution.low, distribution.high, distribution.step
+    if step is None or low == high:
+        return min(max(percent, low), high)
+    most = math.floor((high - low) / step + 1e-9)
+    return min(high, low + min(most, max(0, round((percent - low) / step))) * step)
+
 
 def _require_one_objective(study: Study) -> None:
     if len(study.directions) != 1:
-        raise ValueError("BinarySearchSampler needs a study with one objective, the accuracy")
+        raise ValueError(
+            "BinarySearchSampler needs a study with one objective, the accuracy or an error"
+        )

@@ -118,7 +118,9 @@ def read_policy_file(path: str | Path) -> PolicyFile:
     values = document.model_dump()
     policy, identity = TimingPolicy.of(values["policy"]), WorkloadIdentity.of(values["workload"])
     fault = impossible_accuracy(policy)
-    expected = checksum_of(document.model_dump(mode="json", include={"workload", "policy"}))
+    # Of what is there: an older file lacks later fields.
+    stated = document.model_dump(mode="json", include={"workload", "policy"}, exclude_unset=True)
+    expected = checksum_of(stated)
     if document.checksum != expected:
         fault = fault or (f"its checksum is {document.checksum!r}, that of its values {expected!r}")
     fault = fault or job_mismatch(policy, identity)

@@ -43,6 +43,9 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "worker_step": {"ge": 0, "le": _LARGEST_WORKER_STEP},
 }
 
+# Values of fields that files of this version may lack, as older ones do.
+_LATER: Mapping[str, tuple[Any, ...]] = {"momentum_after_switch": (None,)}
+
 
 class _Content(BaseModel):
     # A command needs one of these models, if any.
@@ -50,14 +53,19 @@ class _Content(BaseModel):
 
 
 def _model(name: str, record: type, meaning: str, **types: Any) -> type[BaseModel]:
-    """Makes a model with the fields of a record, all of them required.
+    """Makes a model with the fields of a record, all of them required that there always were.
 
     `types` are those of fields that have another type here, or that the record lacks.
     """
     entries = re.findall(r"^        (\w+): ((?:.|\n {12})+)", record.__doc__ or "", re.MULTILINE)
     meanings = {field: " ".join(text.split()).replace("None", "null") for field, text in entries}
     content: dict[str, Any] = {
-        field: (kind, Field(description=meanings.get(field), **_LIMITS.get(field, {})))
+        field: (
+            kind,
+            Field(
+                *_LATER.get(field, ()), description=meanings.get(field), **_LIMITS.get(field, {})
+            ),
+        )
         for field, kind in {**get_type_hints(record), **types}.items()
     }
     return create_model(name, __base__=_Content, __doc__=meaning, **content)

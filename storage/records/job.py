@@ -83,7 +83,8 @@ class WorkloadIdentity:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> WorkloadIdentity:
         """Rebuilds a job from its values as JSON has them, among others."""
-        known = {name: values[name] for name in _USUAL}
+        # Older files say nothing of it.
+        known = {name: {"momentum_after_switch": None, **values}[name] for name in _USUAL}
         pairs = known["learning_rate_boundaries"]  # JSON has no tuples
         boundaries = None if pairs is None else tuple((step, factor) for step, factor in pairs)
         return cls(**{**known, "learning_rate_boundaries": boundaries})

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from syncswitch.storage.database.engine import open_database
@@ -239,3 +240,58 @@ def test_it_loads_no_library_that_a_training_lacks(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['typing_extensions']\n"  # which PyTorch needs as well
     recorded(path)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.array])
+@pytest.mark.parametrize("step_kind", [np.int64, np.int32])
+def test_numbers_of_numpy_are_numbers(path: Path, kind: Any, step_kind: Any) -> None:
+    switch = LoopSwitch(path)
+    for step in range(1, W + 1):
+        switch.is_second(step_kind(step - 1))
+        if step % 100 == 0:
+            switch.test(step_kind(step), kind(0.9), kind(0.5))
+    assert recorded(path)["evaluations"][-1]["worker_step"] == W
+
+
+# The loop's first step and stride: where its switch is, whether it is guarded, what is told.
+STEPS = {
+    "by sevens": (0, 7, 126, True, None),
+    "from behind": (600, 5, 600, True, "begins at step 600, behind the switch at step 125"),
+    "that saves nothing": (0, 5, 125, False, "nothing was saved there"),
+}
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_the_first_step_at_or_after_the_switch_counts(
+    path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    step, stride, at, is_guarded, told = STEPS[kind]
+    model = Model()
+    switch = LoopSwitch(path, keeps=[model] if is_guarded else [])
+    went_back, tested = [], 0
+    while step < W:
+        is_second = switch.is_second(step)
+        step = min(W, step + stride)
+        if step // 100 > tested // 100:
+            tested = step
+            if (back := switch.test(step, 0.2 if is_second else 0.9)) is not None:
+                went_back.append(back)
+                step = tested = back
+                break
+    assert went_back == ([at] if is_guarded else [])
+    if not is_guarded:
+        phases = recorded(path)["phases"]
+        assert [(one["start_worker_step"], one["end_worker_step"]) for one in phases] == [
+            (0, at),
+            (at, W),
+        ]
+    assert [told in line for line in caplog.messages] == ([True] if told else [])
+
+
+def test_a_nan_at_the_very_switch_is_of_the_first_way(path: Path) -> None:
+    switch = LoopSwitch(path, keeps=[Model()])
+    for step in range(126):
+        switch.is_second(step)
+    assert switch.test(125, NAN) is None
+    assert recorded(path)["diverged"]
+    assert not recorded(path)["guard"]["failed"]

@@ -10,7 +10,6 @@ from syncswitch.trainers.command import report, switch_step
 from __future__ import annotations
 
 import json
-import math
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -74,7 +73,8 @@ def report(
 
     Args:
         step: Steps done.
-        accuracy: Test accuracy, 0 to 1; NaN ends the run as diverged.
+        accuracy: Test accuracy, 0 to 1; NaN ends the run as diverged, as one of the loss or of the
+            metric of `--metric-name` does. Other values may be anything.
         seconds: Training time so far; None to use syncswitch's clock.
         loss: Mean training loss since the last report.
         **values: Other measurements by name: the metric of `--metric-name`, and any others.
@@ -82,10 +82,7 @@ def report(
     if "SYNCSWITCH_OUTPUT_DIR" not in os.environ:
         return
     told = {"accuracy": accuracy, "seconds": seconds, "loss": loss, **values}
-    values = {name: float(value) for name, value in told.items() if value is not None}
-    line: dict[str, object] = {name: one for name, one in values.items() if math.isfinite(one)}
-    if len(line) < len(values):
-        line["diverged"] = True
+    line = {name: float(value) for name, value in told.items() if value is not None}
     _append(output_dir() / _FILE, json.dumps({"step": int(step), **line}) + "\n")
 
 

@@ -220,7 +220,8 @@ class GrowingFile:
 
     def _numbered(self, line: bytes) -> Line:
         self._number += 1
-        return self._number, line.decode(errors="replace")
+        text = line.decode(errors="replace")
+        return self._number, text.removeprefix("\ufeff") if self._number == 1 else text
 
 
 def last_lines(path: Path, count: int) -> list[str]:

@@ -16,6 +16,7 @@ from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
+from syncswitch.trainers.job.keras_parts import warn_once
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 from syncswitch.trainers.run.guard import Guard
 
@@ -200,14 +201,35 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Holds the validation, if there was one, against the band."""
-        value = (logs or {}).get(self._monitor)
-        if self._guard is None or value is None:
+        if self._guard is None:
+            return
+        value = self._value(logs or {})
+        if value is None:
             return
         accuracy = self._metric.accuracy(float(value))
         loss = float(logs.get("loss", math.nan))
         self._tests.append(Evaluation(self.worker_step, 0.0, accuracy, loss))
         if self._kept is not None:
             self._note_alarm(self._guard.alarm(self._tests, self._kept[1]))
+
+    def _value(self, logs: dict[str, Any]) -> float | None:
+        """Returns the validation of the metric, also under another of Keras' names for it."""
+        measured = [name for name in logs if name.startswith("val_")]
+        if self._monitor not in logs and measured:
+            known = [one for one in measured if self._monitor in _names(one)]
+            if len(known) != 1:
+                raise UserError(
+                    f"validations measure {', '.join(measured)}, and the guard looks for"
+                    f" {self._monitor!r}; give PolicyCallback monitor=, the name of the policy's"
+                    " metric among these, or guard=False"
+                )
+            self._monitor = known[0]
+        if not measured and self._has_switched and not self._tests:
+            warn_once(
+                "fit has no validation, so that only a training loss that is no number is noticed"
+                " after the switch; give it validation_data"
+            )
+        return logs.get(self._monitor)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Sets the optimizer's rate back to that of one worker."""
@@ -291,6 +313,21 @@ def _optimizer_variables(model: Any) -> list[Any]:
 def _logged(name: str) -> str:
     """Returns Keras' name of the validations of a metric, such as `val_mean_squared_error`."""
     return f"val_{re.sub('(?<=[a-z0-9])(?=[A-Z])', '_', name).lower()}"
+
+
+_ACCURACIES = ("acc", "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy")
+
+
+def _names(logged: str) -> tuple[str, ...]:
+    """Returns further names of what Keras logs as this: `val_acc`, `val_mse`."""
+    name = logged.removeprefix("val_")
+    if name in _ACCURACIES:
+        return ("val_accuracy",)
+    try:
+        found = keras.metrics.get(name)
+    except (TypeError, ValueError):
+        return ()
+    return (_logged(getattr(found, "__name__", type(found).__name__)),)
 
 
 def _check_whole(name: str, value: int, least: int) -> None:

@@ -84,6 +84,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         """Calls `trainer.fit`, and again from the switch as often as one fails."""
         if self not in trainer.callbacks:
             raise UserError("give the callback to the trainer as well: Trainer(callbacks=[switch])")
+        self._switch.check_callbacks(trainer.callbacks)
         data = (train_dataloaders, val_dataloaders, datamodule)
         self._process = os.getpid()
         trainer.fit(model, *data, ckpt_path=ckpt_path, weights_only=weights_only)

@@ -6,7 +6,7 @@ Only this module and the callbacks import PyTorch.
 # No annotations from the future here: DDP compares those of its hook with classes.
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,16 @@ class TrainerSwitch:
     def is_inert(self) -> bool:
         """True if there is neither a policy nor a told switch, so that nothing is to be done."""
         return self._switch.switch_step is None and self._switch.total_steps is None
+
+    def check_callbacks(self, callbacks: Iterable[object]) -> None:
+        """Refuses a callback that may end the training before its switch can be judged."""
+        for one in callbacks if self._switch.may_go_back else ():
+            name = type(one).__name__
+            if name.startswith("EarlyStopping"):
+                raise UserError(
+                    f"{name} may end the training before the three tests that the guard needs after"
+                    " the switch; leave it out, as the policy knows how long the job is"
+                )
 
     def begin(self, model: nn.Module, total_steps: float) -> None:
         """Starts or resumes the training; raises UserError if policy or model do not fit."""

@@ -86,6 +86,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
             raise UserError("give the callback to the trainer as well: Trainer(callbacks=[switch])")
         if trainer.args.save_only_model and not self._switch.is_inert:
             raise UserError("save_only_model keeps too little to go back to; leave it out")
+        self._switch.check_callbacks(trainer.callback_handler.callbacks)
         self._trainer = trainer
         output = trainer.train(resume_from_checkpoint=resume_from_checkpoint)
         while self._switch.back is not None:
@@ -179,8 +180,11 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
             for old in (path, f"{path}.part"):
                 shutil.rmtree(old, ignore_errors=True)
             original = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-            shutil.copytree(original, f"{path}.part")
-            os.rename(f"{path}.part", path)
+            if args.save_strategy == "no":  # only the switch has wanted it
+                os.rename(original, path)
+            else:
+                shutil.copytree(original, f"{path}.part")
+                os.rename(f"{path}.part", path)
         if dist.is_initialized():
             dist.barrier()
 

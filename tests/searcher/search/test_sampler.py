@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import optuna
 import pytest
@@ -11,7 +13,10 @@ from optuna.samplers import BaseSampler, TPESampler
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, SingleOnlySamplerTestCase
 
 from syncswitch.searcher.search.sampler import BinarySearchSampler
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.storage.errors import UserError
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -69,13 +74,18 @@ def test_a_new_sampler_on_the_same_study_goes_on() -> None:
     assert [trial.params["switch_percent"] for trial in study.trials] == PERCENTS
 
 
+def maximizing(strategy: PaperStrategy) -> optuna.Study:
+    return optuna.create_study(direction="maximize", sampler=BinarySearchSampler(strategy))
+
+
 def test_failed_and_pruned_trials_do_not_count_but_diverged_ones_do() -> None:
-    study = optuna.create_study(sampler=BinarySearchSampler(PaperStrategy(settings=2, runs=1)))
+    study = maximizing(PaperStrategy(settings=2, runs=3))
     for state in (optuna.trial.TrialState.FAIL, optuna.trial.TrialState.PRUNED):
         trial = study.ask(SPACE)
         assert trial.params["switch_percent"] == 100
         study.tell(trial, state=state)
-    study.tell(study.ask(SPACE), 0.9)
+    for _ in range(3):
+        study.tell(study.ask(SPACE), 0.9)
     trial = study.ask(SPACE)
     assert trial.params["switch_percent"] == 50
     trial.set_user_attr("diverged", True)
@@ -84,9 +94,7 @@ def test_failed_and_pruned_trials_do_not_count_but_diverged_ones_do() -> None:
 
 
 def test_runs_in_flight_count() -> None:
-    study = optuna.create_study(
-        sampler=BinarySearchSampler(PaperStrategy(runs=2, target_accuracy=0.9))
-    )
+    study = maximizing(PaperStrategy(runs=2, target_accuracy=0.9))
     trials = [study.ask(SPACE) for _ in range(6)]
     # After the two that are needed those that may be needed next, on both sides.
     assert [trial.params["switch_percent"] for trial in trials] == [50, 50, 25, 75, 25, 75]
@@ -109,3 +117,66 @@ def test_other_trials_of_the_study_do_no_harm() -> None:
         study, study.trials[-1], "x", FloatDistribution(0, 100)
     )
     assert value == 100
+
+
+@pytest.mark.parametrize("strategy", [PaperStrategy(settings=4, runs=1), AdaptiveStrategy()])
+def test_an_error_is_minimized(strategy: Strategy) -> None:
+    found = []
+    for direction, sign in (("maximize", 1), ("minimize", -1)):
+        sampler = BinarySearchSampler(strategy)
+        study = optuna.create_study(direction=direction, sampler=sampler)
+        study.optimize(
+            lambda trial, sign=sign: sign * _knee(trial.suggest_float("switch_percent", 0, 100)),
+            callbacks=[sampler.stop_when_decided],
+        )
+        found.append([trial.params["switch_percent"] for trial in study.trials])
+    assert found[0] == found[1]
+    assert study.ask(SPACE).params == {"switch_percent": 12.5}
+
+
+def _pruned() -> float:
+    raise optuna.TrialPruned
+
+
+@pytest.mark.parametrize("bad", [lambda: float("nan"), _pruned])
+@pytest.mark.parametrize("worst", [20, 60, 101])
+def test_a_point_without_results_counts_as_diverged(
+    caplog: pytest.LogCaptureFixture, bad: Callable[[], float], worst: float
+) -> None:
+    """It is asked for R times; the study ends without any number of trials."""
+    sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2))
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+
+    def objective(trial: optuna.Trial) -> float:
+        return 0.9 if trial.suggest_float("switch_percent", 0, 100) >= worst else bad()
+
+    def optimize() -> None:
+        study.optimize(objective, callbacks=[sampler.stop_when_decided])
+
+    if worst > 100:
+        with pytest.raises(UserError, match="diverged"):
+            optimize()
+    else:
+        optimize()
+    asked = Counter(trial.params["switch_percent"] for trial in study.trials)
+    assert set(asked.values()) == {2}
+    failed = [f"{one:g} gave no result 2 times" for one in asked if one < worst]
+    assert len(caplog.messages) == len(failed)
+    assert all(any(one in line for line in caplog.messages) for one in failed)
+
+
+@pytest.mark.parametrize(
+    "suggest",
+    [
+        lambda trial: trial.suggest_int("switch_percent", 0, 100),
+        lambda trial: trial.suggest_int("switch_percent", 0, 100, step=5),
+        lambda trial: trial.suggest_float("switch_percent", 0, 100, step=0.5),
+        lambda trial: trial.suggest_float("switch_percent", 1e-3, 100, log=True),
+    ],
+)
+def test_the_nearest_value_of_a_parameter_with_steps_is_taken(suggest: Any) -> None:
+    sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=1))
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.optimize(lambda trial: _knee(suggest(trial) + 3), callbacks=[sampler.stop_when_decided])
+    values = [trial.params["switch_percent"] for trial in study.trials]
+    assert values == pytest.approx([100, 50, 25, 12.5, 6.25], abs=2.5)

@@ -320,3 +320,8 @@ def test_a_run_that_reports_no_accuracy_is_told_early(
         log.add(report, 1.0)
     seconds, lines, is_heard = output
     assert log.lacks_accuracy(seconds, lines, is_heard=is_heard) == where
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(path: Path) -> None:
+    path.write_text('{"step": 1}\n{"step": 2}\n', encoding="utf-8-sig")
+    assert list(GrowingFile(path).new_lines()) == [(1, '{"step": 1}'), (2, '{"step": 2}')]

@@ -372,8 +372,6 @@ BELOW, ABOVE = (
             {},
             "from 40 worker-steps, and on with bsp: it ends with ",
         ),
-        # Only what the policy calls accuracy is looked at.
-        ({"band": band(1.0), "metric": "Own"}, {}, None),
         ({"band": band(1.0), "metric": "Own"}, {"monitor": "val_accuracy"}, BELOW),
     ],
 )
@@ -392,3 +390,28 @@ def test_validations_below_the_band_are_an_alarm(
     assert switch.is_after_switch is (told is None)
     back = [line for line in caplog.messages if line.startswith(f"back to the switch {told}")]
     assert len(back) == (told is not None)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "metric", "expected"),
+    [
+        (["acc"], "accuracy", "val_acc"),
+        (["sparse_categorical_accuracy"], "accuracy", "val_sparse_categorical_accuracy"),
+        (["mse"], "MeanSquaredError", "val_mse"),
+        (["mse"], "accuracy", None),
+        (["accuracy"], "Own", None),
+    ],
+)
+def test_a_metric_of_another_name_is_found_or_refused(
+    keras: Any, metrics: list[str], metric: str, expected: str | None
+) -> None:
+    model = dense_model()
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=metrics)
+    switch = make(replace(JOB, metric=metric))
+    logs = {"loss": 1.0, "val_loss": 1.0, **{f"val_{one}": 0.5 for one in metrics}}
+    if expected is not None:
+        switch.on_epoch_end(0, logs)
+        assert switch._monitor == expected
+        return
+    with pytest.raises(UserError, match=r"validations measure val_loss, .* give .* monitor="):
+        switch.on_epoch_end(0, logs)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -169,5 +169,6 @@ if __name__ == "__main__":
             "no_callback": lambda: SyncSwitchCallback(monitor="val_score").fit(plain(), Module()),
             "other_metric": partial(fitted, "accuracy"),
             "other_hook": partial(fitted, "val_score", Hooked()),
+            "early_stopping": partial(fitted, "val_score", EarlyStopping("val_score")),
         },
     )

@@ -207,6 +207,11 @@ def test_a_good_run_is_recorded_with_all_its_tests(played: Path) -> None:
     assert tests == ([30, 60, 80] if library_of(played) == "lightning" else [80])
 
 
+def test_without_checkpoints_of_its_own_none_is_left(seen: Seen, played: Path) -> None:
+    if library_of(played) == "transformers":  # with save_strategy="no"
+        assert [one["saved"] for one in seen("few_tests")] == [{}, {}]
+
+
 @pytest.mark.parametrize("name", ["diverging", "unaveraged", "in_epoch", "epochs", "from_start"])
 def test_a_switch_that_fails_ends_as_the_first_way_alone(
     name: str, seen: Seen, played: Path
@@ -287,6 +292,7 @@ def test_whoever_started_the_script_says_when_and_gets_the_tests(seen: Seen, pla
         ("other_metric", "accuracy' among what was measured: "),
         ("other_hook", "has one already"),
         ("model_alone", "save_only_model"),
+        ("early_stopping", "may end the training before the three tests"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.utils.data import Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 
 from syncswitch.trainers.pytorch.transformers import LocalSgd, SecondWay, SyncSwitchCallback
 from tests.trainers.pytorch import problem
@@ -185,17 +185,23 @@ def model_alone() -> object:
     return switch.train(trainer_of(switch, save_only_model=True))
 
 
+def early_stopping() -> object:
+    switch = switch_of()
+    return switch.train(trainer_of(switch, EarlyStoppingCallback()))
+
+
 if __name__ == "__main__":
     by_epoch = {"num_train_epochs": 8, "eval_strategy": "epoch", "save_strategy": "epoch"}
     problem.play(
         FOLDER,
         train,
-        {"few_tests": {"eval_strategy": "no"}, "epochs": by_epoch},
+        {"few_tests": {"eval_strategy": "no", "save_strategy": "no"}, "epochs": by_epoch},
         {
             "no_fit": lambda: trainer_of(switch_of()).train(),
             "no_callback": lambda: switch_of().train(trainer_of(None)),
             "other_metric": another_metric,
             "other_hook": another_hook,
             "model_alone": model_alone,
+            "early_stopping": early_stopping,
         },
     )
