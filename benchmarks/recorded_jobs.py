@@ -279,7 +279,9 @@ class GuardedJob:
         false_alarms, wasted = 0, 0.0
         for at in (percent, *later, BASELINE_PERCENT):
             run = seed, self._place(at)
-            alarm_seconds = None if band is None else self._alarm_seconds(at, seed, band)
+            alarm_seconds = (
+                None if band is None else self._alarm_seconds(at, seed, band, len(failed))
+            )
             if alarm_seconds is None:
                 break
             is_whole = alarm_seconds >= self.clock[run][-1] and not self.job.diverged[run]
@@ -304,15 +306,17 @@ class GuardedJob:
             ),
         )
 
-    def _alarm_seconds(self, percent: float, seed: int, band: Band) -> float | None:
+    def _alarm_seconds(self, percent: float, seed: int, band: Band, failures: int) -> float | None:
         """The time at which the guard sends a run back; None if it does not."""
         if percent == BASELINE_PERCENT:
             return None
-        guard, switch = Guard(band, self.steps[-1]), round(self.steps[-1] * percent / 100)
+        settled_at = 0 if self.job.owns_momentum else None
+        guard = Guard(band, self.steps[-1], settled_at=settled_at)
+        switch = round(self.steps[-1] * percent / 100)
         tests = self.tests(seed, percent)
         first = next(number for number, test in enumerate(tests) if test.worker_step > switch)
         for number in range(first, len(tests)):
-            if guard.alarm(tests[: number + 1], switch) is not None:
+            if guard.alarm(tests[: number + 1], switch, failures) is not None:
                 return tests[number].elapsed_seconds
         run = seed, self._place(percent)
         return float(self.job.seconds[run]) if self.job.diverged[run] else None

@@ -14,8 +14,14 @@ from typing import Any
 
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
+from syncswitch.storage.records.job import OWN_MOMENTUM
 from syncswitch.storage.records.metric import Metric
-from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
+from syncswitch.storage.records.trial import (
+    CONVERGENCE_EVALUATIONS,
+    Evaluation,
+    RunEvent,
+    TrialSpec,
+)
 from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
 from syncswitch.trainers.run.record import Position
 
@@ -30,30 +36,71 @@ _NEAR = 0.05  # share of the job by which a run may lag behind where the curve i
 _BLOWN_UP = 2.0
 """Factor on the highest training loss before the switch at which the loss has blown up."""
 
+_LEAST_ERROR = 0.5
+"""Thresholds beyond what may be lost by which a run is lower that will not get there, at least."""
+
+_PACE_KEPT = 0.25
+"""Share of its present pace at which a run may go on to its end; curves flatten."""
+
+_LOST_BY_SEED = 3.0
+"""Thresholds that a run may lose in the end which has failed at an earlier switch already.
+
+It holds where each worker keeps a momentum of its own. There it is the seed that loses them: the
+first protocol alone would hardly do better.
+"""
+
 _ACCURACY = Metric()
 
 
 class Guard:
-    """Decides from its tests whether a run has failed after its switch, by the band; pure."""
+    """Decides from its tests whether a run has failed after its switch, by the band; pure.
 
-    def __init__(self, band: Band, total_worker_steps: int, metric: Metric = _ACCURACY) -> None:
-        self._band, self._metric = band, metric
+    Args:
+        band: Results of the first protocol alone.
+        total_worker_steps: The length of the job.
+        metric: What the tests measure.
+        settled_at: The last worker-step at which the learning rate decays, of a job whose workers
+            keep a momentum of their own after the switch; None for others. Such a run follows the
+            curve of the first protocol, so one that is too low and hardly rises has failed.
+    """
+
+    def __init__(
+        self,
+        band: Band,
+        total_worker_steps: int,
+        metric: Metric = _ACCURACY,
+        settled_at: int | None = None,
+    ) -> None:
+        self._band, self._metric, self._settled_at = band, metric, settled_at
         self._total_worker_steps = total_worker_steps
         self._steps = [point.worker_step for point in band.curve]
         self._means = [point.accuracy for point in band.curve]
         self._limits = _limits(band, total_worker_steps)
 
-    def alarm(self, evaluations: Sequence[Evaluation], switch_worker_step: int) -> str | None:
-        """Why the run has failed, by all its tests, as a clause with figures; None if not."""
+    def alarm(
+        self, evaluations: Sequence[Evaluation], switch_worker_step: int, failures: int = 0
+    ) -> str | None:
+        """Why the run has failed, as a clause with figures; None if it has not.
+
+        Args:
+            evaluations: All its tests.
+            switch_worker_step: Worker-steps before the switch.
+            failures: Earlier switches of the run that have failed.
+        """
         before = [one for one in evaluations if one.worker_step <= switch_worker_step]
         after = evaluations[len(before) :]
         if not after:
             return None
         last = after[-_IN_A_ROW:]
         found = (self._below(last) if len(last) == _IN_A_ROW else None) or _blown_up(before, last)
-        if found is None and after[-1].worker_step >= self._total_worker_steps:
-            return self._missed(evaluations)
-        return found
+        if found is not None:
+            return found
+        error, allowed = self._band.target_error, self._band.threshold
+        if failures and self._settled_at is not None:
+            allowed = max(allowed, _LOST_BY_SEED * allowed - error)
+        if after[-1].worker_step >= self._total_worker_steps:
+            return self._missed(evaluations, allowed)
+        return self._standing_still(after, allowed)
 
     def lowest_accuracy(self, worker_step: int) -> float:
         """The accuracy below which a test at this worker-step is low; -inf if it is not known."""
@@ -73,18 +120,44 @@ class Guard:
             f"{text(newest.accuracy)}, where it has {text(usual)} and {text(limit)} is allowed"
         )
 
-    def _missed(self, evaluations: Sequence[Evaluation]) -> str | None:
-        accuracy, target = converged_accuracy(evaluations), self._band.target_accuracy
-        error = self._band.target_error
-        # The margin allows for rounding.
-        if accuracy >= target - self._band.threshold - error - 1e-9:
+    def _standing_still(self, after: Sequence[Evaluation], allowed: float) -> str | None:
+        tests = after[-2 * CONVERGENCE_EVALUATIONS :]
+        if self._settled_at is None:
             return None
+        # Without a curve nobody knows what a decay of the learning rate brings.
+        known_from = self._steps[0] if self._steps else self._settled_at
+        if len(tests) < 2 * CONVERGENCE_EVALUATIONS or tests[0].worker_step < known_from:
+            return None
+        earlier, newest = tests[:CONVERGENCE_EVALUATIONS], tests[CONVERGENCE_EVALUATIONS:]
+        accuracy, done = converged_accuracy(newest), newest[-1].worker_step
+        pace = (accuracy - converged_accuracy(earlier)) / max(1, done - earlier[-1].worker_step)
+        rise = max(0.0, _PACE_KEPT * pace * (self._total_worker_steps - done))
+        if self._steps:
+            usual = [_between(one.worker_step, self._steps, self._means) for one in newest]
+            final = statistics.fmean(self._means[-CONVERGENCE_EVALUATIONS:])
+            rise = max(rise, final - statistics.fmean(usual))
+        band = self._band
+        error = max(band.target_error, _LEAST_ERROR * band.threshold)
+        if accuracy + rise >= band.target_accuracy - allowed - error:
+            return None
+        found = f"it has {self._metric.text(accuracy)} and hardly gets better, "
+        return found + self._far_from_target(accuracy, allowed)
+
+    def _missed(self, evaluations: Sequence[Evaluation], allowed: float) -> str | None:
+        accuracy, error = converged_accuracy(evaluations), self._band.target_error
+        # The margin allows for rounding.
+        if accuracy >= self._band.target_accuracy - allowed - error - 1e-9:
+            return None
+        found = f"it ends with {self._metric.text(accuracy)}, "
+        return found + self._far_from_target(accuracy, allowed)
+
+    def _far_from_target(self, accuracy: float, allowed: float) -> str:
+        metric, target, error = self._metric, self._band.target_accuracy, self._band.target_error
         how_sure = f", and the target is known to {error:.2g}" if error else ""
-        metric, side = self._metric, "above" if self._metric.is_less_better else "below"
-        allowed = metric.with_unit(f"{self._band.threshold:g}")
+        side = "above" if metric.is_less_better else "below"
         return (
-            f"it ends with {metric.text(accuracy)}, {metric.amount(target - accuracy)} {side} the"
-            f" target {metric.text(target)}, where {allowed} may be lost{how_sure}"
+            f"{metric.amount(target - accuracy)} {side} the target {metric.text(target)}, where"
+            f" {metric.with_unit(f'{allowed:g}')} may be lost{how_sure}"
         )
 
 
@@ -162,7 +235,11 @@ class Guarding:
         self.alarm: str | None = None
         if spec.band is not None and spec.switch_percent < 100:
             identity = spec.identity
-            self._guard = Guard(spec.band, identity.total_worker_steps, identity.decided_by)
+            settled_at, steps = None, identity.total_worker_steps
+            if identity.momentum_after_switch == OWN_MOMENTUM:
+                decays = identity.learning_rate_boundaries
+                settled_at = steps if decays is None else max((at for at, _ in decays), default=0)
+            self._guard = Guard(spec.band, steps, identity.decided_by, settled_at)
 
     @property
     def plans(self) -> list[TrialSpec]:
@@ -192,7 +269,8 @@ class Guarding:
         """Checks all tests so far, and may raise an alarm."""
         if self._guard is not None and self.switch is not None:
             inherited = self._spec.inherited_evaluations
-            found = self._guard.alarm((*inherited, *evaluations), self.switch.done)
+            tests = (*inherited, *evaluations)
+            found = self._guard.alarm(tests, self.switch.done, len(self.failed))
             self.alarm = self.alarm or found
 
     def catches(self, failure: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import Guard
 
 RECORDED = Path(__file__).resolve().parents[3].parent / "shared" / "trust" / "jobs"
+OWN_MOMENTUM = RECORDED.with_name("own-momentum")
 W = 1000
 SWITCH = 200
 BETA = 0.01
@@ -21,9 +23,14 @@ TARGET = 0.9
 CURVE = [(step, 0.5 + step / 2000 if step < 600 else TARGET) for step in range(50, W + 1, 50)]
 
 
-def guard(runs: int = 3, deviation: float = 0.0, curve: list[tuple[int, float]] = CURVE) -> Guard:
+def guard(
+    runs: int = 3,
+    deviation: float = 0.0,
+    curve: list[tuple[int, float]] = CURVE,
+    settled_at: int | None = None,
+) -> Guard:
     points = tuple(BandPoint(step, accuracy, deviation) for step, accuracy in curve)
-    return Guard(Band(TARGET, BETA, runs, points), W)
+    return Guard(Band(TARGET, BETA, runs, points), W, settled_at=settled_at)
 
 
 def played(
@@ -135,6 +142,97 @@ def test_a_training_loss_that_blows_up_is_an_alarm() -> None:
     for fine in ({300: 4.0}, {300: math.nan}):
         assert unknown.alarm(played(loss={**blown, **fine}, until=350), SWITCH) is None
     assert unknown.alarm(played(loss=blown, until=350), 0) is None, "none is known before"
+
+
+def first_alarm(watching: Guard, tests: list[Evaluation], switch: float = SWITCH) -> int | None:
+    """The worker-step of the first alarm."""
+    found = (n for n in range(1, len(tests)) if watching.alarm(tests[:n], round(switch)))
+    number = next(found, None)
+    return None if number is None else tests[number - 1].worker_step
+
+
+@pytest.mark.parametrize(
+    ("lost", "curve", "settled_at", "noticed_at"),
+    [
+        # With the tenth test after the switch; that the curve has yet to leap is allowed for.
+        (0.03, CURVE, 0, 700),
+        (0.03, CURVE, None, None),
+        (0.015, CURVE, 0, None),
+        (0.0, CURVE, 0, None),
+        # Without a curve, from the tenth test on after the last decay.
+        (0.03, [], 500, 950),
+        (0.03, [], W, None),
+    ],
+)
+def test_a_run_that_is_too_low_and_hardly_rises_has_failed(
+    lost: float, curve: list[tuple[int, float]], settled_at: int | None, noticed_at: int | None
+) -> None:
+    """With a momentum for each worker alone; there a run follows the first protocol's curve."""
+    watching = guard(curve=curve, settled_at=settled_at)
+    assert first_alarm(watching, played(dict.fromkeys(range(250, W + 1, 50), lost))) == noticed_at
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_run_that_comes_near_the_target_at_a_falling_pace_is_left_alone(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    final, pace = TARGET - BETA * random.uniform(-1, 1), random.uniform(0.1, 2.5)
+    tests = [
+        Evaluation(step, 0.0, final * (1 - 0.5 * math.exp(-step / 100 / pace)), 1.0)
+        for step in range(25, 3 * W + 1, 25)
+    ]
+    usual = [(one.worker_step, one.accuracy * TARGET / final) for one in tests]
+    tests[-5:] = [replace(one, accuracy=final) for one in tests[-5:]]
+    points = tuple(BandPoint(step, accuracy, 0.0) for step, accuracy in usual)
+    watching = Guard(Band(TARGET, BETA, 3, points), 3 * W, settled_at=0)
+    assert first_alarm(watching, tests) is None
+    below = [replace(one, accuracy=one.accuracy - 0.04) for one in tests]
+    assert first_alarm(watching, below) is not None
+
+
+@pytest.mark.parametrize(
+    ("settled_at", "failures", "lost", "is_alarm"),
+    [(0, 0, 0.025, True), (0, 1, 0.025, False), (0, 1, 0.035, True), (None, 1, 0.025, True)],
+)
+def test_a_run_that_fails_again_fails_for_its_seed_unless_it_loses_much(
+    settled_at: int | None, failures: int, lost: float, is_alarm: bool
+) -> None:
+    tests = played(dict.fromkeys(range(250, W + 1, 50), lost))
+    watching = guard(settled_at=settled_at)
+    found = [watching.alarm(tests[:n], SWITCH, failures) for n in range(len(tests) + 1)]
+    assert any(one is not None for one in found) is is_alarm
+
+
+@pytest.mark.skipif(not OWN_MOMENTUM.is_dir(), reason="the recorded trainings are not here")
+def test_most_recorded_runs_that_lose_much_are_noticed_by_their_half() -> None:
+    """With a momentum for each worker, against the mean of BSP."""
+    false_alarms, noticed = [], []
+    for path in sorted(OWN_MOMENTUM.glob("*.npz")):
+        with np.load(path) as job:
+            curves, steps, total = job["curve"], job["eval_at"].tolist(), int(job["W"])
+            percents = job["settings"]
+        ends, mean = curves[:, :, -5:].mean(axis=2), curves[:, 0].mean(axis=0).tolist()
+        target = float(ends[:, 0].mean())
+        points = tuple(BandPoint(*one, 0.0) for one in zip(steps, mean, strict=True))
+        watching = Guard(Band(target, BETA, 0, points), total, settled_at=0)
+        lost = (target - ends) / BETA
+        for run in np.argwhere((lost[:, 1:] > 3) | (np.arange(len(lost)) % 6 == 0)[:, None]):
+            seed, place = run[0], run[1] + 1
+            if 1 < lost[seed, place] <= 3:
+                continue
+            tests = [
+                Evaluation(step, 0.0, float(accuracy), 1.0)
+                for step, accuracy in zip(steps, curves[seed, place], strict=True)
+            ]
+            switch = percents[place] / 100 * total
+            at = first_alarm(watching, tests, switch)
+            if lost[seed, place] <= 1:
+                false_alarms.append(at is not None)
+            else:
+                noticed.append(at is not None and at <= (switch + total) / 2)
+    assert len(false_alarms) > 300
+    assert len(noticed) > 15
+    assert np.mean(false_alarms) <= 0.03
+    assert np.mean(noticed) >= 0.8
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason="the recorded trainings are not here")
