@@ -254,7 +254,9 @@ class LoopSwitch:
         guarding.remember(history)
         guarding.alarm, mark = None, state["switch"]
         guarding.switch = None if mark is None else Position(mark[0], *mark)
-        self._began = None if state["began"] is None else tuple(state["began"])
+        began, at = state["began"], self.switch_step
+        # That of a switch that has failed since is over.
+        self._began = tuple(began) if began and at is not None and began[0] >= at else None
         self._use_id = state["use_id"]
         self._started_at = datetime.fromisoformat(state["started_at"])
         self._started = self._clock() - state["elapsed_seconds"]

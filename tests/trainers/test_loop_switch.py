@@ -201,6 +201,11 @@ def test_a_state_from_before_an_alarm_does_not_bring_the_failed_switch_back(path
     assert switch.test(200, NAN) == 125
     switch.load_state_dict(state)
     assert switch.switch_step == 250
+    # What was saved at the failed switch, and what was told of it since.
+    again = LoopSwitch(path)
+    again.load_state_dict({**state, "history": switch.state_dict()["history"]})
+    assert not again.is_second(125)
+    assert again.saves_at(250)
 
 
 def test_a_switch_that_is_told_goes_before_the_file_and_nobody_guards_the_run(
