@@ -161,7 +161,9 @@ class LoopSwitch:
         """Notes where the second way begins; returns whether it has."""
         at = self.switch_step
         if at is None or step < at:
-            self._is_behind = False
+            self._is_behind, self._began = False, None
+            if self._guarding is not None:
+                self._guarding.switch = None
             return False
         if self._began is None:
             if step > at and self._is_behind:
