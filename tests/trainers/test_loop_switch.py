@@ -300,3 +300,18 @@ def test_a_nan_at_the_very_switch_is_of_the_first_way(path: Path) -> None:
     assert switch.test(125, NAN) is None
     assert recorded(path)["diverged"]
     assert not recorded(path)["guard"]["failed"]
+
+
+def test_a_loop_that_looks_beyond_the_next_switch_before_it_goes_back_is_guarded(
+    path: Path,
+) -> None:
+    """As a trainer does that was killed after an alarm, and resumes to go back."""
+    model = Model()
+    switch = LoopSwitch(path, keeps=[model])
+    switch.is_second(0)
+    switch.is_second(125)
+    assert [switch.test(step, 0.2) for step in (200, 300, 400)] == [None, None, 125]
+    assert switch.is_second(400)  # the next switch is at 250
+    assert not switch.is_second(125)
+    assert switch.is_second(250)
+    assert [switch.test(step, 0.2) for step in (300, 400, 500)] == [None, None, 250]

@@ -109,6 +109,16 @@ def check_optimizer(optimizer: Any, whose: str) -> None:
         raise WorkloadError(f"{whose}: the optimizer is a {type(optimizer).__name__}, {problem}")
 
 
+def moves_alone(workload: Workload) -> bool:
+    """Whether the optimizer moves a variable without a gradient, as weight decay does."""
+    if workload.optimizer is None:
+        return False
+    built = build_optimizer(workload)
+    settings = built.get_config()
+    decays = ("weight_decay", "adam_weight_decay")
+    return type(built).__name__ == "Ftrl" or any(settings.get(one) for one in decays)
+
+
 # Where an optimizer made of a compiled one keeps the positions of variables without weight decay.
 EXCLUDED = "syncswitch_excluded"
 

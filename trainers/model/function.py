@@ -19,7 +19,7 @@ from syncswitch.trainers.job.embeddings import (
     embeddings_of,
     thin_layers,
 )
-from syncswitch.trainers.job.keras_parts import build_model
+from syncswitch.trainers.job.keras_parts import build_model, moves_alone
 from syncswitch.trainers.job.sources import Array, ArraySource
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches import (
@@ -126,6 +126,11 @@ class ModelFunction:
         check_labels(workload, data, self.outputs.losses, self.model)
 
     @cached_property
+    def _moves_alone(self) -> bool:
+        with tf.init_scope():
+            return moves_alone(self._workload)
+
+    @cached_property
     def statistics_decay(self) -> Vector:
         """Factors m of the statistics in `move`, shape [S], which are measured at first use."""
         if not self.statistics.size:
@@ -219,12 +224,20 @@ class ModelFunction:
         with tf.GradientTape() as tape:
             tape.watch(wanted)
             loss, contribution = self.loss(values, statistics, inputs, labels, seed, rows)
-        zero = tf.UnconnectedGradients.ZERO
+        found = tape.gradient(loss, wanted)
+        idle = [place for place, one in enumerate(found[: len(values)]) if one is None]
+        if idle and self._moves_alone:
+            paths = [variable.path for _, variable in dense_variables(self.model)]
+            raise self._workload.error(
+                f"{paths[idle[0]]!r} has no part in the loss, so that fit leaves it alone, and the"
+                " optimizer would move it; set trainable=False on its layer"
+            )
         # An embedding that is trained as a whole has a sparse gradient.
-        gradients = map(
-            tf.convert_to_tensor, tape.gradient(loss, wanted, unconnected_gradients=zero)
-        )
-        return loss, list(gradients), contribution
+        gradients = [
+            tf.zeros_like(value) if one is None else tf.convert_to_tensor(one)
+            for one, value in zip(found, wanted, strict=True)
+        ]
+        return loss, gradients, contribution
 
     def loss(
         self,

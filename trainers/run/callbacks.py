@@ -37,7 +37,7 @@ _OTHERWISE = {
     "ModelCheckpoint": "give syncswitch-run --output or --checkpoint-every",
     "ReduceLROnPlateau": "set learning_rate_boundaries, or give the optimizer a schedule"
     " over steps",
-    "SwapEMAWeights": "a run tests the weights that it trains; leave use_ema out",
+    "SwapEMAWeights": "with use_ema a run tests and saves the averages anyway",
     "TensorBoard": "use --tensorboard of the search or of syncswitch-run",
 }
 

@@ -22,8 +22,12 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import decided_by
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.keras_api.from_compiled import from_compiled
 from syncswitch.trainers.model.state import read_checkpoint, restored_model
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+from syncswitch.trainers.trainer import Trainer
+from tests.trainers.simulated.clusters import VARIED
 
 N, STEPS, RATE = 64, 6, 0.05
 WORKERS = 4
@@ -400,6 +404,73 @@ def test_four_workers_are_one_with_the_batch_of_all(keras: Any, name: str) -> No
     assert_equal(mine, expected, 5 * case.tolerance)
 
 
+def cluster_of(workload: Workload) -> Trainer:
+    return ClusterTrainer(workload, WORKERS)
+
+
+def simulated(workload: Workload) -> Trainer:
+    return SimulatedTrainer(workload, WORKERS, VARIED)
+
+
+def both_halves(
+    case: Case, kind: Callable[[Workload], Trainer], second: str, folder: Path
+) -> tuple[Any, float]:
+    """The model after BSP and another protocol with four workers, and the loss of its last test."""
+    workload = from_compiled(
+        case.compiled(),
+        case.x,
+        case.y,
+        validation_data=(case.x, case.y),
+        batch_size=N // WORKERS,
+        total_worker_steps=10 * WORKERS,
+        evaluation_interval_worker_steps=10 * WORKERS,
+        metric="loss",
+        name="job",
+        data_set="made up",
+    )
+    identity = workload_identity(workload, WORKERS, "bsp", second)
+    if kind is simulated:
+        identity = replace(identity, simulated_cluster=VARIED.digest)
+    with kind(workload) as trainer:
+        spec = TrialSpec(
+            identity, 50.0, 0, checkpoint_percents=(100.0,), checkpoint_directory=folder
+        )
+        record = trainer.train(spec, None)
+    checkpoint = read_checkpoint(record.checkpoints[100.0])
+    return restored_model(workload, checkpoint), decided_by(workload).value(record.final_accuracy)
+
+
+@pytest.mark.parametrize("second", ["asp", "local-sgd:2"])
+@pytest.mark.parametrize("kind", [cluster_of, simulated])
+class TestSeveralWorkers:
+    @pytest.mark.parametrize(
+        "optimizer", [of("SGD", momentum=0.9), of("Adam")], ids=["momentum", "Adam"]
+    )
+    def test_constraints_hold(
+        self, keras: Any, tmp_path: Path, kind: Any, second: str, optimizer: Any
+    ) -> None:
+        case = Case("constraints", dense(kernel_constraint="unit_norm"), optimizer)
+        kernel = both_halves(case, kind, second, tmp_path)[0].get_weights()[0]
+        np.testing.assert_allclose(np.linalg.norm(kernel, axis=0), 1, rtol=1e-4)
+
+    def test_what_is_tested_and_saved_are_the_averages(
+        self, keras: Any, tmp_path: Path, kind: Any, second: str
+    ) -> None:
+        case = EQUAL["averages"]
+        model, tested = both_halves(case, kind, second, tmp_path)
+        model.compile(loss=case.loss)
+        assert tested == pytest.approx(model.evaluate(case.x, case.y, verbose=0), abs=1e-5)
+
+    def test_counters_count_updates(
+        self, keras: Any, tmp_path: Path, kind: Any, second: str
+    ) -> None:
+        model, _ = both_halves(EQUAL["counter int32"], kind, second, tmp_path)
+        once, thrice = model.layers[0].count.numpy()
+        # 5 rounds of which the first only begins; then each push, or the 5 steps of a replica.
+        assert once == (4 + (5 * WORKERS if second == "asp" else 5))
+        assert thrice == 3 * once
+
+
 def recurrent() -> Any:
     import keras
 
@@ -425,6 +496,14 @@ def choosing(rate: float) -> Any:
 
 def scaled(rate: float) -> Any:
     return optimizers().LossScaleOptimizer(optimizers().SGD(rate))
+
+
+def idle() -> Any:
+    import keras
+
+    given = keras.Input((6,))
+    of_all = layers().Dense(2, activation="softmax", name="kind")(given)
+    return keras.Model(given, {"kind": of_all, "idle": layers().Dense(2, name="idle")(given)})
 
 
 def divided(rate: float) -> Any:
@@ -467,6 +546,17 @@ REFUSED = {
     "of another model": (
         Case("`exclude_from_weight_decay`", optimizer=choosing),
         "excludes variables from weight decay that the model does not train",
+    ),
+    "idle": (
+        Case(
+            "trained variables without a part in the loss",
+            idle,
+            of("AdamW"),
+            {"kind": "sparse_categorical_crossentropy", "idle": None},
+            y={"kind": Y, "idle": Y},
+            metric=None,
+        ),
+        "'idle/kernel' has no part in the loss",
     ),
     "forgetful": (
         Case("settings beside an optimizer's `get_config()`", optimizer=forgetful),
