@@ -274,10 +274,11 @@ class UsedJob:
         search where there was one; `curves` are those of the uses, by `trial_id`.
         """
         own, known = self.policy.band, self._baseline_accuracies
-        if not known or (own is not None and own.runs == 0):
+        target = None if own is None else own.target_accuracy
+        if not known or (own is not None and target is not None and own.runs == 0):
             return own
-        if own is not None and self.policy.evidence:
-            total = own.target_accuracy * own.runs + math.fsum(known)
+        if own is not None and target is not None and self.policy.evidence:
+            total = target * own.runs + math.fsum(known)
             return replace(own, target_accuracy=total / (own.runs + len(known)))
         alone = (use.trial_id for use in self.uses if _is_sound_baseline(use))
         measured = [curves[number] for number in alone if number in curves]

@@ -95,6 +95,12 @@ def _ascending(points: tuple[Any, ...]) -> tuple[Any, ...]:
     return points
 
 
+def _measured_or_empty(band: Any) -> Any:
+    if band is not None and band.target_accuracy is None and (band.runs or band.curve):
+        raise ValueError("there is no target_accuracy, so runs has to be 0 and curve empty")
+    return band
+
+
 EvidenceContent = _model("EvidenceContent", Evidence, "One training run that the policy rests on.")
 
 BandPointContent = _model(
@@ -115,7 +121,7 @@ PolicyContent = _model(
     evidence=Annotated[tuple[EvidenceContent, ...], AfterValidator(_each_run_once)],  # type: ignore[valid-type]
     created_at=Annotated[str, AfterValidator(_moment)],
     metric_goal=Literal["max", "min"],
-    band=BandContent | None,
+    band=Annotated[BandContent | None, AfterValidator(_measured_or_empty)],  # type: ignore[valid-type]
 )
 
 WorkloadContent = _model(

@@ -49,13 +49,14 @@ class Band:
     """Results of the first protocol alone, which a guarded run is compared with.
 
     Attributes:
-        target_accuracy: A, the accuracy to reach.
-        threshold: beta, the accuracy that may be lost.
+        target_accuracy: A, the accuracy to reach; None as long as nobody has measured it, then
+            `runs` is 0 and `curve` empty, and a run is compared with its own tests.
+        threshold: beta, the accuracy that may be lost; 0 as long as nobody has measured it.
         runs: Number of runs that the curve rests on.
         curve: Points in ascending order of worker-steps; empty if no curve is known.
     """
 
-    target_accuracy: float
+    target_accuracy: float | None
     threshold: float
     runs: int = 0
     curve: tuple[BandPoint, ...] = ()

@@ -484,4 +484,7 @@ def test_a_target_that_was_measured_too_high_is_found_out(
     assert (found.runs, found.curve) == (2, BAND.curve)
     given = replace(policy, band=replace(BAND, runs=0, curve=()))
     assert UsedJob(given, job.uses).band({}) == given.band
+    unmeasured = replace(given, band=Band(None, BAND.threshold))
+    assert UsedJob(unmeasured, job.uses).band({}) == Band(0.902, BAND.threshold)
+    assert UsedJob(unmeasured, ()).band({}) == unmeasured.band
     assert job.kept == [False, True, False]

@@ -122,7 +122,8 @@ class Guard:
 
     def _standing_still(self, after: Sequence[Evaluation], allowed: float) -> str | None:
         tests = after[-2 * CONVERGENCE_EVALUATIONS :]
-        if self._settled_at is None:
+        target = self._band.target_accuracy
+        if self._settled_at is None or target is None:
             return None
         # Without a curve nobody knows what a decay of the learning rate brings.
         known_from = self._steps[0] if self._steps else self._settled_at
@@ -138,21 +139,22 @@ class Guard:
             rise = max(rise, final - statistics.fmean(usual))
         band = self._band
         error = max(band.target_error, _LEAST_ERROR * band.threshold)
-        if accuracy + rise >= band.target_accuracy - allowed - error:
+        if accuracy + rise >= target - allowed - error:
             return None
         found = f"it has {self._metric.text(accuracy)} and hardly gets better, "
-        return found + self._far_from_target(accuracy, allowed)
+        return found + self._far_from_target(accuracy, target, allowed)
 
     def _missed(self, evaluations: Sequence[Evaluation], allowed: float) -> str | None:
         accuracy, error = converged_accuracy(evaluations), self._band.target_error
+        target = self._band.target_accuracy
         # The margin allows for rounding.
-        if accuracy >= self._band.target_accuracy - allowed - error - 1e-9:
+        if target is None or accuracy >= target - allowed - error - 1e-9:
             return None
         found = f"it ends with {self._metric.text(accuracy)}, "
-        return found + self._far_from_target(accuracy, allowed)
+        return found + self._far_from_target(accuracy, target, allowed)
 
-    def _far_from_target(self, accuracy: float, allowed: float) -> str:
-        metric, target, error = self._metric, self._band.target_accuracy, self._band.target_error
+    def _far_from_target(self, accuracy: float, target: float, allowed: float) -> str:
+        metric, error = self._metric, self._band.target_error
         how_sure = f", and the target is known to {error:.2g}" if error else ""
         side = "above" if metric.is_less_better else "below"
         return (

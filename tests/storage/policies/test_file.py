@@ -125,6 +125,8 @@ def test_what_is_no_policy_file_is_refused(file: Path) -> None:
         ("band", band((500, 1.8, 0.0))),
         ("band", band((500, 0.8, 0.0), (500, 0.9, 0.0))),
         ("band", band((500, 0.8, 0.0), (400, 0.9, 0.0))),
+        ("band", {**band(), "target_accuracy": None}),
+        ("band", {**band((500, 0.8, 0.0)), "target_accuracy": None, "runs": 0}),
         ("fingerprint", "abc"),
         ("created_at", "yesterday"),
         ("created_at", "2026-01-31T12:00:00"),
@@ -268,7 +270,13 @@ def test_what_is_written_is_valid_and_read_as_it_was(tmp_path: Path) -> None:
     published = json.loads(PUBLISHED.read_text())
     validate = jsonschema.Draft202012Validator(published, format_checker=checks).validate
     path = tmp_path / "policy.json"
-    for policy, identity in ((POLICY, IDENTITY), (CERTAIN, UNKNOWN), (BOLD, LARGE)):
+    unmeasured = replace(POLICY, band=Band(None, 0.0))
+    for policy, identity in (
+        (POLICY, IDENTITY),
+        (CERTAIN, UNKNOWN),
+        (BOLD, LARGE),
+        (unmeasured, IDENTITY),
+    ):
         workload = RegisteredWorkload(identity, "digits.py:job")
         write_policy(path, policy, workload)
         assert read_policy_file(path) == PolicyFile(path, policy, workload)

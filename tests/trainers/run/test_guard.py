@@ -144,6 +144,14 @@ def test_a_training_loss_that_blows_up_is_an_alarm() -> None:
     assert unknown.alarm(played(loss=blown, until=350), 0) is None, "none is known before"
 
 
+def test_without_a_target_a_run_may_end_anywhere() -> None:
+    unmeasured = Guard(Band(None, 0.0), W, settled_at=0)
+    lost = played(dict.fromkeys(range(300, W + 1, 50), 0.03))
+    assert unmeasured.alarm(lost, SWITCH) is None
+    blown = {200: 0.4, 250: 5.0, 300: 6.0, 350: 70.0}
+    assert "blown up to 70" in str(unmeasured.alarm(played(loss=blown, until=350), SWITCH))
+
+
 def first_alarm(watching: Guard, tests: list[Evaluation], switch: float = SWITCH) -> int | None:
     """The worker-step of the first alarm."""
     found = (n for n in range(1, len(tests)) if watching.alarm(tests[:n], round(switch)))
