@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
+
 from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
@@ -42,6 +44,8 @@ class ClusterLearner:
         self._second_since: int | None = None
         # The initial state of the replicas in a segment; None once one of them has changed.
         self._start: ModelState | None = None
+        # The mean of the workers' own slots, as last known.
+        self._slots: Vector = np.zeros(0, np.float32)
 
     def begin(
         self, exchange: Exchange, members: Sequence[int], second_since: int | None
@@ -56,9 +60,11 @@ class ClusterLearner:
             return self._cluster.scatter(self._start, members)
         if self.has_own_slots:
             with self._cluster.readable_state() as state:
-                slots, updates = state.slots, state.updates
+                self._slots, updates = state.slots, state.updates
             are_bounded = self._configuration.bounds_steps(updates)
-            return self._cluster.scatter_slots(slots, updates, members, are_bounded=are_bounded)
+            return self._cluster.scatter_slots(
+                self._slots, updates, members, are_bounded=are_bounded
+            )
         return []
 
     @property
@@ -146,7 +152,7 @@ class ClusterLearner:
         """Ends the segment: loads the mean of the replicas, or of own slots, onto the servers.
 
         Raises:
-            ServerLostError: No replica is left.
+            ServerLostError: No replica is left, or a parameter server is gone.
         """
         if self.exchange is Exchange.REPLICA and self._start is None:
             state = self._cluster.mean_replica(self._holders())
@@ -161,16 +167,24 @@ class ClusterLearner:
                 reason = "another parameter server has the mean of the replicas"
                 self._note("rebuilt", reason, None, time.perf_counter() - start)
         if self.has_own_slots:
-            # Without any worker there is nothing better than the slots at the start.
-            with suppress(ServerLostError):
-                self._cluster.load_slots(self._cluster.mean_slots(self._holders()))
+            self._cluster.load_slots(self._mean_slots())
         self.exchange, self.has_own_slots = Exchange.PUSH, False
 
     def with_own_slots(self, state: ModelState) -> ModelState:
         """Returns a copy of the state, made while workers push, with the mean of their slots."""
         if not self.has_own_slots:
             return state
-        return replace(state, slots=self._cluster.mean_slots(self._holders()))
+        return replace(state, slots=self._mean_slots())
+
+    def _mean_slots(self) -> Vector:
+        """Returns the mean of the workers' own slots.
+
+        While no worker has any, as all are being replaced, it is the last mean that was asked for:
+        the servers have nothing newer than the slots at the switch.
+        """
+        with suppress(ServerLostError):
+            self._slots = self._cluster.mean_slots(self._holders())
+        return self._slots
 
     def _momentum(self, worker_step: int) -> float:
         return self._configuration.momentum(worker_step, self._second_since)

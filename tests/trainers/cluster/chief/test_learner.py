@@ -245,3 +245,33 @@ def test_workers_keep_slots_of_their_own_whose_mean_is_left(
     accumulator = 0.9 * own.mean(0) + CONSTANT_GRADIENT
     expected = parameters - job.learning_rate * accumulator
     np.testing.assert_allclose(learner.snapshot()[0], expected, rtol=1e-5)
+
+
+def test_without_any_worker_the_mean_of_slots_is_the_last_one_known(
+    threads_of: Callable[..., Cluster],
+) -> None:
+    job = replace(CONSTANT, name="lost", learning_rate=2.0**-8)
+    cluster = threads_of(job, 2)
+    configuration = Configuration(job, spec_of(job, 2, 0.0), 64, rate_function(job))
+    learner = ClusterLearner(cluster, configuration, 1, lambda: range(2))
+    start = cluster.program.form.initial(1)
+    cluster.load(replace(start, slots=np.full_like(start.slots, 0.5)))
+
+    def lose_all() -> None:
+        for worker in range(2):
+            cluster.fence(worker)
+
+    learner.begin(Exchange.PUSH, range(2), 0)
+    lose_all()
+    at_switch = learner.with_own_slots(cluster.state())
+    np.testing.assert_array_equal(at_switch.slots, np.full(4, 0.5, np.float32))
+    learner.begin(Exchange.PUSH, range(2), 0)
+    learner.step(Ticket(0, 0))
+    copied = learner.with_own_slots(cluster.state())
+    mean = (0.5 + 0.9 * 0.5 + np.asarray(CONSTANT_GRADIENT)) / 2
+    np.testing.assert_allclose(copied.slots, mean, rtol=1e-6)
+    learner.step(Ticket(1, 1))
+    lose_all()
+    np.testing.assert_array_equal(learner.with_own_slots(cluster.state()).slots, copied.slots)
+    learner.finish()
+    np.testing.assert_array_equal(cluster.state().slots, copied.slots)

@@ -235,6 +235,16 @@ def test_all_parts_may_be_lost_at_once_and_it_goes_on_from_the_last_checkpoint_a
     assert trained.others(before) == set(before)
 
 
+def test_copies_of_the_state_need_no_worker(
+    trained: Trained, tmp_path: Path, copied_often: None
+) -> None:
+    """Those of the second phase have the mean of what the workers hold, who are all lost."""
+    before = trained.processes
+    record = trained.train(tmp_path, "kill:worker=0,at=70%", "kill:worker=1,at=70%")
+    assert kinds(record) == {"injected": 2, "lost": 2, "returned": 2, "switched": 1}
+    assert trained.others(before) == {(WORKER, 0), (WORKER, 1)}
+
+
 @pytest.mark.parametrize("trained", [1, 2], indirect=True)
 def test_a_restart_at_the_switch_is_a_new_cluster(trained: Trained, tmp_path: Path) -> None:
     before = trained.processes
