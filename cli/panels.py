@@ -33,7 +33,7 @@ _PANELS = {
     "Cluster of Ray": ("ray_address", "cpus_per_worker", "cpus_per_ps", "ray_placement"),
     "Simulated, recorded runs": ("profile", "recordings_url"),
     "Your own training command": (
-        *("command", "total_steps", "metric_file", "metric_pattern", "metric_name"),
+        *("command", "total_steps", "metric_file", "step_name", "metric_pattern", "metric_name"),
         *("metric_goal", "metric_unit", "timeout_seconds", "silence_seconds", "output_folder"),
     ),
     "Database, logs, output": ("storage_url", "as_json", "tensorboard", "mlflow"),

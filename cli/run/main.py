@@ -197,8 +197,11 @@ def main(
 def _for_a_command(options: dict[str, Any]) -> dict[str, Any]:
     """The options that a training command takes. Raises UserError if another was given."""
     for name in filter(is_given, _NOT_FOR_A_COMMAND):
-        raise UserError(
-            f"--{name.replace('_', '-')} cannot be used with --trainer command, which has no"
-            " cluster and saves its own model; leave it out"
-        )
+        why = "which has no cluster and saves its own model; leave it out"
+        if name == "resume":
+            why = (
+                "whose checkpoints are its own: start it afresh; within a run, one that fails is"
+                " run again, and {resume_from} tells it where it has left its last checkpoint"
+            )
+        raise UserError(f"--{name.replace('_', '-')} cannot be used with --trainer command, {why}")
     return {name: value for name, value in options.items() if name not in _NOT_FOR_A_COMMAND}

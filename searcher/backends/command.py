@@ -50,6 +50,12 @@ class UsersCommand(TrainerChoice):
         metavar="PATH",
         default=DEFAULT_METRIC_FILE,
     )
+    step_name: str = option(
+        "--step-name",
+        "Key of the steps done in these lines, such as iter (--command).",
+        metavar="NAME",
+        default="step",
+    )
     metric_pattern: str | None = option(
         "--metric-pattern",
         "Read the results from the command's output instead: a regular expression with"
@@ -117,6 +123,7 @@ class UsersCommand(TrainerChoice):
             protocols=protocols,
             metric_file=self.metric_file,
             metric_pattern=self.metric_pattern,
+            step_name=self.step_name,
             metric=command_metric(self.metric_name, self.metric_goal, self.metric_unit),
             timeout_seconds=self.timeout_seconds,
             silence_seconds=self.silence_seconds,

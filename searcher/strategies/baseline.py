@@ -24,8 +24,7 @@ def check_baseline(runs: Iterable[Observation]) -> None:
     if diverged >= _DIVERGED_BASELINES and 2 * diverged > len(runs):
         raise UserError(
             f"{diverged} of {len(runs)} runs of the first protocol alone diverged, so there is no"
-            " accuracy to compare with: the learning rate is too high for this number of workers;"
-            " lower it in the workload, or use fewer --workers"
+            " accuracy to compare with: lower the learning rate, or use fewer workers"
         )
 
 

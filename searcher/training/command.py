@@ -15,10 +15,14 @@ from syncswitch.searcher.training.policy import (
 )
 from syncswitch.searcher.training.train import Training, Watching, trial_of
 from syncswitch.searcher.training.uses import Tell, UsesHome
-from syncswitch.storage.errors import FatalError
+from syncswitch.storage.errors import FatalError, RetryableError
 from syncswitch.storage.policies.registry import CURRENT
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.run.tensorboard import watched_aside
+from syncswitch.trainers.trainer import Observer
+
+_ATTEMPTS = 3  # as in a search
 
 
 def train_by_command(
@@ -60,7 +64,7 @@ def train_by_command(
     try:
         use_id = uuid.uuid4().hex
         with watched_aside(observer, identity, tell) as watching:
-            record = runner.train(spec, watching)
+            record = _trained(runner, spec, watching, job.template.can_resume, tell)
         folder = runner.last_folder
         assert folder is not None  # it has just trained
         if learn and used is None:
@@ -75,3 +79,17 @@ def train_by_command(
             f" or a later switch; its output is in {folder}"
         )
     return Training(used, record, folder, alone_seconds, has_model=False)
+
+
+def _trained(
+    runner: CommandTrainer, spec: TrialSpec, observer: Observer, can_resume: bool, tell: Tell
+) -> TrialRecord:
+    """Trains, and again from the last checkpoint where a command that can do so has failed."""
+    for left in reversed(range(_ATTEMPTS if can_resume else 1)):
+        try:
+            return runner.train(spec, observer)
+        except RetryableError as error:
+            if not left:
+                raise
+            tell(f"{error}; it is run again, from the checkpoint that it has left")
+    raise AssertionError("the last attempt returns or raises")

@@ -23,7 +23,7 @@ from syncswitch.trainers.command import (
     DEFAULT_METRIC_FILE,
     DEFAULT_SILENCE_SECONDS,
 )
-from syncswitch.trainers.command.reports import pattern_reader
+from syncswitch.trainers.command.reports import STEP, pattern_reader
 from syncswitch.trainers.job.schedule import switch_worker_step
 
 PLACEHOLDERS = (
@@ -212,6 +212,7 @@ class CommandJob:
         metric_file: File to which it writes its results; may have placeholders.
         metric_pattern: Regular expression that finds the results in its output instead; None to
             read the file.
+        step_name: The key of the steps done, in the lines of the file.
         metric: The metric that compares runs; its name is also the key of its values.
         timeout_seconds: A run that takes longer has failed; None for no limit.
         silence_seconds: A run that neither prints nor reports for this long has failed; None for no
@@ -227,6 +228,7 @@ class CommandJob:
     protocols: tuple[str, str] = ("first", "second")
     metric_file: str = DEFAULT_METRIC_FILE
     metric_pattern: str | None = None
+    step_name: str = STEP
     metric: Metric = _ACCURACY
     timeout_seconds: float | None = None
     silence_seconds: float | None = DEFAULT_SILENCE_SECONDS
@@ -259,6 +261,16 @@ class CommandJob:
             )
         if self.metric_pattern is not None:
             pattern_reader(self.metric_pattern, self.metric)
+            if self.step_name != STEP:
+                raise UserError(
+                    f"--step-name is {self.step_name!r}, a key of the lines in --metric-file; with"
+                    " --metric-pattern name the group step instead"
+                )
+        if not self.step_name or self.step_name in (self.metric.name, "seconds", "diverged"):
+            raise UserError(
+                f"--step-name is {self.step_name!r}: give the key under which the lines have the"
+                " steps done, such as iter"
+            )
         check_text("--metric-file", self.metric_file)
         inside = self.metric_file.removeprefix(_OUTPUT)
         if inside == self.metric_file or not inside or ".." in Path(inside).parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ from syncswitch.storage.records.trial import (
 )
 from syncswitch.trainers.job.schedule import segments
 from syncswitch.trainers.run.record import trial_record
+
+STEP = "step"
+"""The key of the steps done, unless a job names another."""
 
 _ACCURACY = Metric()
 _OWN_KEYS = ("step", "epoch", "seconds", "loss", "diverged")
@@ -50,8 +54,8 @@ ParseLine = Callable[[str], Report | None]
 """Reads a line; None if it reports nothing. Raises ValueError, with the reason, if it is wrong."""
 
 
-def parse_json(line: str, metric: Metric = _ACCURACY) -> Report | None:
-    """Reads a line of a metric file: a JSON object with the metric under its name.
+def parse_json(line: str, metric: Metric = _ACCURACY, step_name: str = STEP) -> Report | None:
+    """Reads a line of a metric file: a JSON object with the step and the metric by their names.
 
     Raises ValueError if it is not a JSON object, or a value is not valid.
     """
@@ -63,6 +67,10 @@ def parse_json(line: str, metric: Metric = _ACCURACY) -> Report | None:
         raise ValueError(f"it is not valid JSON: {_quoted(line)}; {_ALLOWED}") from error
     if not isinstance(content, dict):
         raise ValueError(f"it is not a JSON object: {_quoted(line)}; {_ALLOWED}")
+    if step_name != STEP:
+        content.pop(STEP, None)
+        if step_name in content:
+            content[STEP] = content.pop(step_name)
     return _report(content, metric)
 
 
@@ -173,6 +181,7 @@ _TAIL_BYTES = 16_384
 # This much output without a result deserves a warning.
 _EARLY_SECONDS = 60.0
 _EARLY_LINES = 100
+_FEW_REPEATS = 3  # steps that a restart may repeat one at a time
 # The result is the mean of five tests, so the first should have been made by then.
 _EARLY_SHARE = 1 / 5
 
@@ -247,10 +256,11 @@ class ReportLog:
     """Collects the reports of one run.
 
     Steps are those of the command, and count as worker-steps. The first report of a step counts:
-    later ones, from another process of the same training or after a restart, are ignored. So are
+    later ones, from another process that says the same or after a restart, are ignored. So are
     those of steps before `start_step`, from which the command continues.
 
     Attributes:
+        began_step: The step from which the last attempt at the run continues.
         evaluations: The tests so far.
         diverged: Whether the command said so, or reported a loss or metric that is not finite.
         diverged_step: Step of the report that said so; None if it named none.
@@ -259,13 +269,17 @@ class ReportLog:
     def __init__(self, spec: TrialSpec, start_step: int = 0) -> None:
         self._spec, self._total = spec, spec.identity.total_worker_steps
         self._started_at = datetime.now(timezone.utc)
-        self.start_step = start_step
+        self.start_step = self.began_step = start_step
         self.evaluations: list[Evaluation] = []
         self.diverged = False
         self.diverged_step: int | None = None
         self._steps, self._seconds = [start_step], [0.0]
         self._has_own_clock: bool | None = None
         self._began_seconds = 0.0
+        self._lines: dict[int, str] = {}
+        self._contradicted: set[int] = set()
+        self._is_restarted = False
+        self._kept_seconds = 0.0
 
     @property
     def step(self) -> int:
@@ -288,12 +302,12 @@ class ReportLog:
         """Whether all steps are done."""
         return self.step >= self._total
 
-    def add(self, report: Report, now_seconds: float) -> Evaluation | None:
+    def add(self, report: Report, now_seconds: float, line: str = "") -> Evaluation | None:
         """Records a report, and returns the evaluation in it, if there is one.
 
         A report without a time counts from the start of the command, or from its report of the step
         at which the run starts, which ends the start-up. Raises ValueError if the report does not
-        fit the job, or contradicts an earlier one.
+        fit the job, or contradicts earlier ones; `line` is what it was read from.
         """
         if report.diverged:
             self.diverged, self.diverged_step = True, report.step
@@ -304,8 +318,12 @@ class ReportLog:
             raise ValueError(
                 f"step is {report.step}, beyond the {self._total} of --total-steps; correct one"
             )
+        if self._is_restarted:
+            is_start = report.accuracy is None or report.seconds == 0.0
+            self._take_up(report.step, now_seconds, is_start=is_start)
         last_tested = self.evaluations[-1].worker_step if self.evaluations else -1
         if report.step < self.step or report.step <= last_tested:
+            self._check_repeated(report, line)
             return None
         has_own_clock = report.seconds is not None
         if self._has_own_clock not in (None, has_own_clock):
@@ -315,6 +333,7 @@ class ReportLog:
             self._began_seconds = now_seconds
         since_begin = now_seconds - self._began_seconds
         seconds = since_begin if report.seconds is None else report.seconds
+        seconds += self._kept_seconds
         if seconds < self._seconds[-1]:
             raise ValueError(
                 f"seconds is {seconds:g} after {self._seconds[-1]:g}; give those since the start of"
@@ -330,7 +349,47 @@ class ReportLog:
             report.step, self._seconds[-1], report.accuracy, report.loss, further
         )
         self.evaluations.append(evaluation)
+        self._lines[report.step] = line
         return evaluation
+
+    def restart(self) -> None:
+        """Prepares for another attempt at the run, which may begin at a checkpoint of this one."""
+        self._is_restarted = True
+        self.diverged, self.diverged_step = False, None
+
+    def _take_up(self, step: int, now_seconds: float, *, is_start: bool) -> None:
+        """Forgets the reports that the first one of another attempt repeats, with their time.
+
+        The attempt began at the step that was reported before that; or at this very step, if it was
+        reported before and `is_start`: without a test, or at 0 seconds.
+        """
+        self._is_restarted, self._began_seconds = False, 0.0
+        kept = max(1, bisect_left(self._steps, step))
+        if is_start and kept < len(self._steps) and self._steps[kept] == step:
+            kept, self._began_seconds = kept + 1, now_seconds
+        del self._steps[kept:], self._seconds[kept:]
+        self.evaluations[:] = [one for one in self.evaluations if one.worker_step <= self.step]
+        self._kept_seconds, self.began_step = self._seconds[-1], self.step
+
+    def _check_repeated(self, report: Report, line: str) -> None:
+        """Raises ValueError where a second process reports other values of the same steps.
+
+        A restarted command may repeat steps as well, so a few are let through: it repeats all of
+        them before it goes on, and is not restarted at its end.
+        """
+        newest = self.evaluations[-1] if self.evaluations else None
+        known = next((one for one in self.evaluations if one.worker_step == report.step), None)
+        if known is None or newest is None or report.accuracy in (None, known.accuracy):
+            return
+        if known is not newest and not self.is_at_end:
+            return
+        self._contradicted.add(known.worker_step)
+        if len(self._contradicted) >= _FEW_REPEATS:
+            first, second = _quoted(self._lines[known.worker_step]), _quoted(line)
+            raise ValueError(
+                "two processes report the same steps with different values:"
+                f" {first} and {second}; have one of them report, such as rank 0"
+            )
 
     def check_whole(self) -> None:
         """Refuses a command that left out more steps at its end than between two reports."""

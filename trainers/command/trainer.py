@@ -135,6 +135,7 @@ class CommandTrainer(Trainer):
 
     def __init__(self, job: CommandJob) -> None:
         self._job = job
+        self._crashed: _Attempts | None = None
         self.last_folder: Path | None = None
 
     @override
@@ -144,57 +145,25 @@ class CommandTrainer(Trainer):
         self._check(spec)
         observer, started_at = observer or Observer(), datetime.now(timezone.utc)
         can_resume = self._job.template.can_resume
-        # Without a checkpoint, a later switch is not worth another run from the start.
-        guarding = Guarding(spec if can_resume else replace(spec, retry_percents=()))
-        kept: list[Evaluation] = []
-        events: list[RunEvent] = []
-        origin: Path | None = None
-        start, before_seconds, kept_seconds = 0, 0.0, 0.0
+        attempts, self._crashed = self._crashed, None
+        if attempts is None or attempts.spec != spec:
+            attempts = _Attempts(spec, can_resume=can_resume)
         while True:
-            plan = guarding.plan
-            told = replace(plan, retry_percents=spec.retry_percents)
-            run = _CommandRun(self._job, told, guarding, observer, kept, start, origin)
+            run = _CommandRun(self._job, attempts, observer)
             self.last_folder = run.folder
-            record, has_guarded_itself = run.to_its_end()
+            try:
+                record, has_guarded_itself = run.to_its_end()
+            except RetryableError:
+                if can_resume:
+                    attempts.go_on_from(run.folder, run.reports, run.source)
+                    self._crashed = attempts
+                raise
             if has_guarded_itself:
                 return record
-            tests = [
-                replace(one, elapsed_seconds=before_seconds + one.elapsed_seconds)
-                for one in record.evaluations
-                if not start or one.worker_step > start
-            ]
-            before_seconds += record.training_seconds
-            if guarding.alarm is None:
-                break
-            switch, lost_seconds = switch_worker_step(plan), record.training_seconds
-            is_kept = can_resume and switch > 0
-            if is_kept:
-                start, origin = switch, run.folder
-                kept += [one for one in tests if one.worker_step <= switch]
-                first_seconds = sum(one.seconds for one in record.phases[:1])
-                kept_seconds += first_seconds
-                lost_seconds -= first_seconds
-            guarding.switch = Position(switch, elapsed_seconds=before_seconds - lost_seconds)
-            _, event = guarding.go_back(
-                record.worker_steps, before_seconds, record.evaluations, is_kept=is_kept
-            )
-            events.append(event)
+            if attempts.guarding.alarm is None:
+                return attempts.whole(record, started_at)
+            event = attempts.go_back(record, run.folder, run.reports.began_step)
             observer.on_event(event)
-        return trial_record(
-            spec,
-            started_at,
-            worker_steps=record.worker_steps,
-            evaluations=(*kept, *tests),
-            phases=(
-                replace(one, seconds=one.seconds + kept_seconds * (number == 0))
-                for number, one in enumerate(record.phases)
-            ),
-            diverged=record.diverged,
-            stopped_early=record.stopped_early,
-            training_seconds=before_seconds,
-            events=events,
-            guard=guarding.outcome(record.worker_steps),
-        )
 
     def _check(self, spec: TrialSpec) -> None:
         identity = spec.identity
@@ -214,25 +183,109 @@ class CommandTrainer(Trainer):
             )
 
 
+class _Attempts:
+    """The runs of the command that make one run: after an alarm, or after a crash.
+
+    Attributes:
+        spec: The run.
+        guarding: Its guard, with the switches that have failed.
+        tests: The tests before the switch from which the next attempt goes on.
+        start_step: The step of that switch.
+        origin: The folder of the attempt that the next one goes on from; None for one from the
+            start.
+        reports: The reports of an attempt that crashed; None after any other.
+    """
+
+    def __init__(self, spec: TrialSpec, *, can_resume: bool) -> None:
+        self.spec, self._can_resume = spec, can_resume
+        # Without a checkpoint, a later switch is not worth another run from the start.
+        self.guarding = Guarding(spec if can_resume else replace(spec, retry_percents=()))
+        self.tests: list[Evaluation] = []
+        self.start_step = 0
+        self.origin: Path | None = None
+        self.reports: ReportLog | None = None
+        self._crashed: list[tuple[int, Path]] = []
+        self._events: list[RunEvent] = []
+        self._seconds, self._first_seconds = 0.0, 0.0
+
+    @property
+    def plan(self) -> TrialSpec:
+        """The next attempt, as the command is told."""
+        return replace(self.guarding.plan, retry_percents=self.spec.retry_percents)
+
+    def go_on_from(self, folder: Path, reports: ReportLog, metric_file: Path) -> None:
+        """Has the next attempt go on after one that crashed, from its last checkpoint.
+
+        One that had left no file of its own has no checkpoint; then that of the one before is used.
+        """
+        self._crashed.append((reports.began_step, folder))
+        ours = {"plan.json", "output.log", LOOP_FILE, metric_file.name}
+        if any(path.name not in ours for path in folder.iterdir()):
+            self.origin = folder
+        self.reports = reports
+        reports.restart()
+
+    def go_back(self, record: TrialRecord, folder: Path, began_step: int) -> RunEvent:
+        """Has the next attempt go back to the switch of one that failed after it.
+
+        If that began behind the switch, an attempt before it has the checkpoint at the switch.
+        """
+        tests, switch = self._tests_of(record), switch_worker_step(self.plan)
+        attempts, self._crashed = [*self._crashed, (began_step, folder)], []
+        folder = next((one for began, one in reversed(attempts) if began < switch), folder)
+        self._seconds += record.training_seconds
+        lost_seconds = record.training_seconds
+        is_kept = self._can_resume and switch > 0
+        self.reports = self.origin = None
+        if is_kept:
+            self.start_step, self.origin = switch, folder
+            self.tests += [one for one in tests if one.worker_step <= switch]
+            first_seconds = sum(one.seconds for one in record.phases[:1])
+            self._first_seconds += first_seconds
+            lost_seconds -= first_seconds
+        self.guarding.switch = Position(switch, elapsed_seconds=self._seconds - lost_seconds)
+        _, event = self.guarding.go_back(
+            record.worker_steps, self._seconds, record.evaluations, is_kept=is_kept
+        )
+        self._events.append(event)
+        return event
+
+    def whole(self, last: TrialRecord, started_at: datetime) -> TrialRecord:
+        """The record of all attempts together."""
+        return trial_record(
+            self.spec,
+            started_at,
+            worker_steps=last.worker_steps,
+            evaluations=(*self.tests, *self._tests_of(last)),
+            phases=(
+                replace(one, seconds=one.seconds + self._first_seconds * (number == 0))
+                for number, one in enumerate(last.phases)
+            ),
+            diverged=last.diverged,
+            stopped_early=last.stopped_early,
+            training_seconds=self._seconds + last.training_seconds,
+            events=self._events,
+            guard=self.guarding.outcome(last.worker_steps),
+        )
+
+    def _tests_of(self, record: TrialRecord) -> list[Evaluation]:
+        return [
+            replace(one, elapsed_seconds=self._seconds + one.elapsed_seconds)
+            for one in record.evaluations
+            if not self.start_step or one.worker_step > self.start_step
+        ]
+
+
 class _CommandRun:
     """One run of a command, in a folder of its own; used once.
 
-    It may continue another from its switch: then `tests_before` and `start_step` say what that one
-    did, and `origin` is its folder. The guard raises the alarm that ends the run.
+    The guard of its `attempts` raises the alarm that ends it.
     """
 
-    def __init__(
-        self,
-        job: CommandJob,
-        spec: TrialSpec,
-        guarding: Guarding,
-        observer: Observer,
-        tests_before: Sequence[Evaluation],
-        start_step: int,
-        origin: Path | None,
-    ) -> None:
-        self._job, self.spec, self._guarding, self._observer = job, spec, guarding, observer
-        self._tests_before = tests_before
+    def __init__(self, job: CommandJob, attempts: _Attempts, observer: Observer) -> None:
+        self._job, self.spec, self._observer = job, attempts.plan, observer
+        self._tests_before, self._guarding = attempts.tests, attempts.guarding
+        spec, guarding = self.spec, self._guarding
         switch = switch_worker_step(spec)
         guarding.switch = Position(switch) if spec.switch_percent < 100 else None
         self.folder = make_run_folder(job.runs_folder, spec)
@@ -242,23 +295,23 @@ class _CommandRun:
         with _writing_to(self.folder):
             plan.write_text(json.dumps(told, default=asdict))
             (self.folder / "output.log").touch()
-        self._values = run_values(spec, self.folder, origin, plan)
+        self._values = run_values(spec, self.folder, attempts.origin, plan)
         self._loop_file = self.folder / LOOP_FILE
         self._loop = GrowingFile(self._loop_file)
         self._loop_record: TrialRecord | None = None
         self._started_at = datetime.now(timezone.utc)
         self._log = self.folder / "output.log"
-        self._source = self._log
+        self.source = self._log
         metric = spec.identity.decided_by
-        self._parse: ParseLine = partial(parse_json, metric=metric)
+        self._parse: ParseLine = partial(parse_json, metric=metric, step_name=job.step_name)
         if job.metric_pattern is None:
-            self._source = Path(fill(job.metric_file, self._values))
-            self._results = GrowingFile(self._source)
+            self.source = Path(fill(job.metric_file, self._values))
+            self._results = GrowingFile(self.source)
         else:
             self._parse = pattern_reader(job.metric_pattern, metric)
-            self._results = GrowingFile(self._source, rb"[\r\n]")
+            self._results = GrowingFile(self.source, rb"[\r\n]")
         self._heard_bytes = 0
-        self._reports = ReportLog(spec, start_step)
+        self.reports = attempts.reports or ReportLog(spec, attempts.start_step)
         self._is_told_to_stop = False
         self._lines = 0
         self._has_warned = False
@@ -285,18 +338,18 @@ class _CommandRun:
         if self._loop_record is not None and not self._is_told_to_stop:
             return self._loop_record, True
         is_alarmed = self._guarding.alarm is not None
-        is_cut = self._is_told_to_stop or (is_alarmed and not self._reports.diverged)
-        return self._reports.record(stopped_early=is_cut), False
+        is_cut = self._is_told_to_stop or (is_alarmed and not self.reports.diverged)
+        return self.reports.record(stopped_early=is_cut), False
 
     @property
     def _is_over(self) -> bool:
         """Whether the rest of the run no longer matters."""
         is_alarmed = self._guarding.alarm is not None
-        return self._reports.diverged or self._is_told_to_stop or is_alarmed
+        return self.reports.diverged or self._is_told_to_stop or is_alarmed
 
     def _look(self, *, is_over: bool) -> None:
         """Reads new reports, and passes them on to the observer."""
-        found = sum(size_bytes(path) for path in {self._log, self._source})
+        found = sum(size_bytes(path) for path in {self._log, self.source})
         if found != self._heard_bytes:
             self._heard, self._heard_bytes = time.monotonic(), found
         self._hear_loop(is_over=False)
@@ -305,20 +358,23 @@ class _CommandRun:
             try:
                 report = self._parse(line)
                 now_seconds = time.monotonic() - self._begun
-                evaluation = None if report is None else self._reports.add(report, now_seconds)
+                evaluation = None if report is None else self.reports.add(report, now_seconds, line)
             except ValueError as error:
                 raise UserError(
-                    f"the result in line {number} of {self._source} cannot be used: {error}"
+                    f"the result in line {number} of {self.source} cannot be used: {error}"
                 ) from error
             if evaluation is not None:
-                self._observer.on_progress(self._reports.step)
+                self._observer.on_progress(self.reports.step)
                 is_stop = self._observer.on_evaluation(evaluation) is Verdict.STOP
-                self._is_told_to_stop = is_stop and not self._reports.is_at_end
+                self._is_told_to_stop = is_stop and not self.reports.is_at_end
             self._look_for_alarm()
             if self._is_over:
+                if self.reports.diverged and self._guarding.alarm is None:
+                    found = line.strip()[:_LONGEST_LINE]
+                    _LOG.warning("diverged by line %d of %s: %r", number, self.source, found)
                 return
         self._warn_of_nothing()
-        self._observer.on_progress(self._reports.step)
+        self._observer.on_progress(self.reports.step)
 
     def _hear_loop(self, *, is_over: bool) -> None:
         """Reads the reports of a loop that guards its switch itself."""
@@ -336,7 +392,7 @@ class _CommandRun:
                 ) from error
 
     def _look_for_alarm(self, *, is_over: bool = False) -> None:
-        guarding, reports = self._guarding, self._reports
+        guarding, reports = self._guarding, self.reports
         if guarding.switch is None or self._is_told_to_stop or self._loop_file.exists():
             return
         if reports.diverged:
@@ -354,7 +410,7 @@ class _CommandRun:
     def _warn_of_nothing(self) -> None:
         """Warns early if no accuracy was understood, as a training may take hours."""
         seconds, is_heard = time.monotonic() - self._begun, self._heard_bytes > 0
-        where = self._reports.lacks_accuracy(seconds, self._lines, is_heard=is_heard)
+        where = self.reports.lacks_accuracy(seconds, self._lines, is_heard=is_heard)
         if where is not None and not self._has_warned:
             self._has_warned = True
             name, last = self._job.metric.name, "".join(last_lines(self._log, 1))[:_LONGEST_LINE]
@@ -377,25 +433,25 @@ class _CommandRun:
             killed = status - 128 in set(signal.Signals)
             perhaps = f", perhaps killed by {signal.Signals(status - 128).name}" if killed else ""
             raise self._failure(f"failed with exit status {status}{perhaps}")
-        if not self._reports.evaluations:
+        if not self.reports.evaluations:
             raise UserError(
                 f"the command succeeded without reporting its {self._job.metric.name}:"
-                f" {self._wanted} in {self._source}; its output is in {self._log}"
+                f" {self._wanted} in {self.source}; its output is in {self._log}"
             )
-        self._reports.check_whole()
+        self.reports.check_whole()
 
     @property
     def _wanted(self) -> str:
         if self._job.metric_pattern is not None:
             return f"no line matches --metric-pattern {self._job.metric_pattern!r}"
         return (
-            'there is no line like {"step": 100, "seconds": 12.5,'
+            f'there is no line like {{"{self._job.step_name}": 100, "seconds": 12.5,'
             f' "{self._job.metric.name}": 0.91}} (name the file with --metric-file, or read the'
             " output with --metric-pattern)"
         )
 
     def _failure(self, what: str) -> RetryableError:
-        at = f"at step {self._reports.step:,} of {self.spec.identity.total_worker_steps:,}"
+        at = f"at step {self.reports.step:,} of {self.spec.identity.total_worker_steps:,}"
         lines = last_lines(self._log, _TAIL_LINES)
         tail = f"it printed nothing ({self._log})"
         if lines:

@@ -165,6 +165,36 @@ def test_it_learns_from_nothing_at_the_price_that_its_failures_have(
         assert not used_job(database, policy, goes_back=False).strategy().goes_back
 
 
+# Crashes once, after its only checkpoint.
+CRASHES = """
+import os, sys
+from json import dumps
+folder, origin = sys.argv[1:]
+start = int(open(origin + "/step").read()) if origin else 0
+for iteration in range(start, 101, 20):
+    print(dumps({"iter": iteration, "accuracy": iteration / 100, "seconds": iteration - start}),
+          file=open(folder + "/metrics.jsonl", "a"))
+    if iteration == 40:
+        open(folder + "/step", "w").write("40")
+    if iteration == 60 and not origin:
+        sys.exit("out of memory")
+"""
+
+
+def test_one_that_crashes_goes_on_from_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sqlite_url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = shlex.join(command(tmp_path, CRASHES, "{output_dir}", "{resume_from}").words)
+    job = ("job", "--trainer", "command", "--total-steps", "100", "--step-name", "iter")
+    run = Invoke(*job, "--command", words, "--storage", sqlite_url, program=main)
+    done = run.succeeds("--switch-at", "50", "--json")
+    report = json.loads(done.stdout)
+    assert (report["accuracy"], report["training_seconds"]) == (pytest.approx(0.6), 100.0)
+    assert "it printed last: out of memory (all of it: " in done.stderr
+    assert "it is run again, from the checkpoint that it has left" in done.stderr
+
+
 def test_a_switch_of_its_users_choice_needs_no_policy(run: Invoke) -> None:
     report = run.answer("--switch-at", "20", "--protocols", "ddp,local-sgd")
     assert (report["policy"], report["first_protocol"]) == (None, "ddp")

@@ -59,7 +59,7 @@ def test_diverged_switch_points_and_no_switch_at_all(
     monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "101")
     result = invoke("run", "digits", *OTHER, "--seed", "1")
     assert result.exit_code == 2
-    assert "learning rate is too high" in result.stderr.splitlines()[-1]
+    assert "lower the learning rate" in result.stderr.splitlines()[-1]
     assert "baseline diverged" in invoke("status").stdout
 
 

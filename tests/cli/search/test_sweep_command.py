@@ -96,7 +96,7 @@ def test_points_that_diverge_are_answers_and_a_baseline_is_none(
     for points in ("100,25,0", "100,25,0", "50"):
         done = invoke("sweep", "generated", "--at", points, "--runs", "2", "--workers", "8")
         assert done.exit_code == 2
-        assert "learning rate is too high" in done.stderr.splitlines()[-1]
+        assert "lower the learning rate" in done.stderr.splitlines()[-1]
         assert len(runs_in(url)) == 6 + 2
 
 

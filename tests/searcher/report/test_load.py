@@ -138,7 +138,7 @@ def test_a_baseline_that_diverged_is_the_trouble(database: Database) -> None:
     add_search(database, (Made(100.0, 0.1, diverged=True),) * 3)
     data = load_report(database, "generated")
     assert data.trouble is not None
-    assert "the learning rate is too high" in data.trouble
+    assert "lower the learning rate" in data.trouble
     assert len(data.path) == 3
 
 

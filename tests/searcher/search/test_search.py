@@ -96,7 +96,7 @@ def test_a_diverged_baseline_is_a_user_error_also_the_next_time(url: str) -> Non
     # One may be bad luck.
     for expected_runs in (2, 0):
         trainer = GeneratedTrainer(diverges_below_percent=101)
-        with pytest.raises(UserError, match="learning rate is too high"):
+        with pytest.raises(UserError, match="lower the learning rate"):
             search(url, trainer)
         assert len(trainer.runs) == expected_runs
 

@@ -317,7 +317,7 @@ class StrategyContract:
         ]
         candidate = job.run(strategy, strategy.grid()[0], 0, 2)
         for call in (strategy.decide, strategy.progress):
-            with pytest.raises(UserError, match="learning rate is too high") as caught:
+            with pytest.raises(UserError, match="lower the learning rate") as caught:
                 call([candidate, *diverged])
             assert len(str(caught.value).splitlines()) == 1
 

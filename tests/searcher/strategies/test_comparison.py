@@ -67,6 +67,6 @@ def test_the_database_gives_back_what_was_wanted(strategy: ComparisonStrategy) -
 
 def test_a_baseline_that_diverges_ends_it() -> None:
     strategy = ComparisonStrategy(2, 2, percents=(100.0, 50.0), wanted=((100.0, 0), (50.0, 0)))
-    with pytest.raises(UserError, match="learning rate is too high"):
+    with pytest.raises(UserError, match="lower the learning rate"):
         strategy.decide([Observation(100.0, 0.1, diverged=True, replicate=n) for n in range(2)])
     assert strategy.decide([Observation(100.0, 0.9)]) == NextTrial(50.0, 1)

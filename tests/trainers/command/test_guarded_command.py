@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.trainers.command.job import CommandJob, CommandTemplate
@@ -98,6 +99,12 @@ def given(job: CommandJob) -> list[list[Any]]:
     return [json.loads(path.read_text()) for path in found]
 
 
+def told(job: CommandJob) -> list[list[Any]]:
+    """The same of a program that prints both, as a file of its own would pass for a checkpoint."""
+    found = sorted(job.runs_folder.glob("*/output.log"), key=lambda path: path.stat().st_mtime_ns)
+    return [json.loads(path.read_text().splitlines()[0]) for path in found]
+
+
 def usual(*steps: int, offset: float) -> list[Evaluation]:
     return [Evaluation(step, offset + step, step / 100, 1.0) for step in steps]
 
@@ -152,6 +159,61 @@ def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path, behaviour: str) -> N
     assert record.training_seconds == 55.0 + rest
     assert record.phases == (PhaseRecord("first", 0, 100, 40.0 + rest, None, None),)
     assert record.events[0].reason.endswith("first goes on from the switch, after 40 worker-steps")
+
+
+# Dies at step 70, twice, with checkpoints every 40 steps.
+CRASHES = """
+import json, os, sys
+folder, switch, origin, behaviour = sys.argv[1:]
+switch = int(switch)
+print(json.dumps([switch, origin]))
+start = json.load(open(origin + "/checkpoint")) if origin else 0
+attempts = len(os.listdir(os.path.dirname(folder)))
+is_crash = attempts < (2 if behaviour == "low" else 3)
+with open(folder + "/metrics.jsonl", "w") as results:
+    for step in range(start + 10, 71 if is_crash else 101, 10):
+        is_low = behaviour == "low" and origin and switch < 100
+        accuracy = step / (200 if is_low else 100)
+        line = {"step": step, "seconds": step - start, "accuracy": accuracy, "loss": 1.0}
+        print(json.dumps(line), file=results, flush=True)
+        if step % 40 == 0:
+            json.dump(step, open(folder + "/checkpoint", "w"))
+sys.exit(is_crash)
+"""
+
+
+@pytest.mark.parametrize("behaviour", ["fine", "low"])
+def test_after_a_crash_it_goes_on_from_the_checkpoint(tmp_path: Path, behaviour: str) -> None:
+    """Where the guard goes back, it is to the attempt that has the checkpoint at the switch."""
+    words = ("{output_dir}", "{switch_step}", "{resume_from}", behaviour)
+    job = job_of(tmp_path, command(tmp_path, CRASHES, *words))
+    spec = trial(job, 40.0, band=BAND if behaviour == "low" else None, retry_percents=())
+    trainer = CommandTrainer(job)
+    folders = []
+    with pytest.raises(RetryableError, match="exit status 1, at step 70 of 100"):
+        trainer.train(spec)
+    folders.append(str(trainer.last_folder))
+    if behaviour == "low":
+        record = trainer.train(spec)
+        folders.append(str(trainer.last_folder))
+        assert [one for _, one in told(job)] == ["", folders[0], folders[0]]
+        assert [switch for switch, _ in told(job)] == [40, 40, 100]
+        assert record.guard.held_percent == 100.0
+        assert list(record.evaluations) == [
+            *usual(10, 20, 30, 40, offset=0.0),
+            *usual(50, 60, 70, 80, 90, 100, offset=record.guard.lost_seconds),
+        ]
+        return
+    with pytest.raises(RetryableError, match="exit status 1, at step 70 of 100"):
+        trainer.train(spec)
+    record = trainer.train(spec)
+    # The second one has left no checkpoint.
+    assert told(job) == [[40, ""], [40, folders[0]], [40, folders[0]]]
+    assert list(record.evaluations) == usual(*range(10, 101, 10), offset=0.0)
+    assert record.training_seconds == 100.0
+    # Another run begins at its start.
+    trainer.train(replace(spec, replicate=1))
+    assert told(job)[-1] == [40, ""]
 
 
 def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:

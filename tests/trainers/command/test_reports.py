@@ -53,6 +53,13 @@ def test_a_line_is_a_report_or_says_nothing(line: str, report: Report | None) ->
     assert parse_json(line) == report
 
 
+def test_the_key_of_the_steps_may_have_another_name() -> None:
+    line = '{"iter": 100, "step": 7, "accuracy": 0.5}'
+    assert parse_json(line, step_name="iter") == Report(100, None, 0.5)
+    with pytest.raises(ValueError, match="step is None"):
+        parse_json(line, step_name="batch")
+
+
 def test_of_a_loss_less_is_better() -> None:
     line = (
         '{"step": 100, "val_loss": 0.231, "loss": 0.25, "accuracy": 0.9, "note": "x", "on": true}'
@@ -197,6 +204,87 @@ def test_reports_make_the_record(
         ("local-sgd", 100, phases[1]),
     ]
     assert (result.worker_steps, result.training_seconds) == (100, sum(phases))
+
+
+TWO = "two processes report the same steps with different values: 'rank 0: 20 0.2' and 'rank 1: 20"
+
+
+@pytest.mark.parametrize(
+    ("said", "is_refused"),
+    [
+        # Side by side, and one behind the other.
+        ("0:20 1:20 0:40 1:40 0:60 1:60", True),
+        ("0:20 0:40 0:60 0:100 1:60 1:40 1:20", True),
+        # All say the same, or one starts again, from a checkpoint or the start.
+        ("0:20 0:20 0:40 0:40 0:60 0:60 0:100", False),
+        ("0:20 1:20 0:40 1:40 0:60 0:80 0:100", False),
+        ("0:20 0:40 0:60 1:20 1:40 1:60 1:80 1:100", False),
+    ],
+)
+def test_two_processes_that_report_different_values_are_named(said: str, is_refused: bool) -> None:
+    log, message = course(), None
+    for now, one in enumerate(said.split(), 1):
+        rank, step = map(int, one.split(":"))
+        accuracy = step / 100 - 0.01 * rank
+        try:
+            log.add(Report(step, None, accuracy), now, f"rank {rank}: {step} {accuracy:g}")
+        except ValueError as error:
+            message = str(error)
+    assert (message is not None) == is_refused
+    if message is not None:
+        step = said.split()[-1].split(":")[1]
+        assert message.startswith(TWO.replace("20 0.2", f"{step} 0.{step[0]}").replace("20", step))
+        assert message.endswith("have one of them report, such as rank 0")
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "tests", "seconds"),
+    [
+        # From a checkpoint at 40: its clock begins there, and what it repeats is replaced.
+        (
+            ((20, 2.0, 0.2), (40, 4.0, 0.4), (60, 6.0, 0.6)),
+            ((60, 2.5, 0.7), (100, 6.0, 0.9)),
+            {20: (2.0, 0.2), 40: (4.0, 0.4), 60: (6.5, 0.7), 100: (10.0, 0.9)},
+            10.0,
+        ),
+        # It reports the step at which it begins, with or without a test.
+        (
+            ((20, 2.0, 0.2), (40, 4.0, 0.4), (60, 6.0, 0.6)),
+            ((40, 0.0, 0.5), (100, 6.0, 0.9)),
+            {20: (2.0, 0.2), 40: (4.0, 0.4), 100: (10.0, 0.9)},
+            10.0,
+        ),
+        (
+            ((20, None, 0.2), (40, None, 0.4), (60, None, 0.6)),
+            ((40, None, None), (100, None, 0.9)),
+            {20: (1.0, 0.2), 40: (2.0, 0.4), 100: (3.0, 0.9)},
+            3.0,
+        ),
+        # It has left no checkpoint.
+        (
+            ((20, 2.0, 0.2), (40, 4.0, 0.4)),
+            ((20, 2.5, 0.3), (100, 9.0, 0.9)),
+            {20: (2.5, 0.3), 100: (9.0, 0.9)},
+            9.0,
+        ),
+        ((), ((100, 9.0, 0.9),), {100: (9.0, 0.9)}, 9.0),
+    ],
+)
+def test_an_attempt_goes_on_where_the_one_before_left_a_checkpoint(
+    first: tuple[Said, ...],
+    rest: tuple[Said, ...],
+    tests: dict[int, tuple[float, float]],
+    seconds: float,
+) -> None:
+    log = followed(*first)
+    log.restart()
+    for now, (step, told_seconds, accuracy) in enumerate(rest, 1):
+        log.add(Report(step, told_seconds, accuracy), float(now))
+    log.check_whole()
+    record = log.record()
+    known = {one.worker_step: (one.elapsed_seconds, one.accuracy) for one in record.evaluations}
+    assert known == tests
+    assert record.training_seconds == seconds
 
 
 @pytest.mark.parametrize("steps", [(20, 40), (20, 40, 50), (50,)])
