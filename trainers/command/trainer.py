@@ -370,8 +370,8 @@ class _CommandRun:
             self._look_for_alarm()
             if self._is_over:
                 if self.reports.diverged and self._guarding.alarm is None:
-                    found = line.strip()[:_LONGEST_LINE]
-                    _LOG.warning("diverged by line %d of %s: %r", number, self.source, found)
+                    text = line.strip()[:_LONGEST_LINE]
+                    _LOG.warning("diverged by line %d of %s: %r", number, self.source, text)
                 return
         self._warn_of_nothing()
         self._observer.on_progress(self.reports.step)
