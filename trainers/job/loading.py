@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.storage.errors import UserError, WorkloadError, one_line
 
 if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
@@ -85,12 +85,22 @@ def normal_reference(reference: str) -> str:
     return reference
 
 
+def need_tensorflow() -> None:
+    """Raises UserError if TensorFlow is not installed, as in `requirements-light.txt`."""
+    if importlib.util.find_spec("tensorflow") is None:
+        raise UserError(
+            "a workload needs TensorFlow, which is missing; run: pip install tensorflow (training"
+            " commands and loops of your own do without: --trainer command)"
+        )
+
+
 def load_workload(reference: str) -> Workload:
     """Loads `name`, `file.py:attribute` or `package.module:attribute`, or a variant of one.
 
     Raises:
         WorkloadError: It does not exist, cannot be imported, or is not a Workload.
     """
+    need_tensorflow()
     # NumPy takes a while to import, and most functions of this module do without.
     from syncswitch.trainers.job.workload import Workload
 

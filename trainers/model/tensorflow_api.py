@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.job.loading import need_tensorflow
 
 
 @contextmanager
@@ -39,6 +40,7 @@ if os.environ.setdefault("KERAS_BACKEND", "tensorflow") != "tensorflow":
     )
 _QUIET_LEVEL = "3"
 
+need_tensorflow()
 with _quiet():
     import keras  # (imports more of TensorFlow, and so has more messages)
     import tensorflow
