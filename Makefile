@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 # Each of the many processes that tests start would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test tests coverage test-random test-kinds lint dev docs pictures papers \
+.PHONY: demo test tests coverage test-random test-kinds test-light lint dev docs pictures papers \
 	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
 	benchmark-learning \
 	benchmark-trust-live benchmark-parallel benchmark-failures clean
@@ -53,6 +53,9 @@ test-random: $(INSTALLED)  ## Every property, on examples drawn anew and many mo
 
 test-kinds: $(INSTALLED)  ## All kinds of Keras jobs through search, run and report: a minute.
 	KINDS=all $(BIN)/python -m pytest -p no:cacheprovider tests/searcher/test_kinds.py
+
+test-light: $(INSTALLED)  ## Without TensorFlow, in an environment that pip makes from nothing: minutes.
+	LIGHT_INSTALL=pip $(BIN)/python -m pytest -p no:cacheprovider tests/test_light_install.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
