@@ -73,6 +73,9 @@ class LoopSwitch:
             0 of `torch.distributed` if that is initialized at the first test, and for a single
             process otherwise.
         broadcast: Passes the chief's value to every process; None as above.
+        total_steps: The steps of this loop, to be told where the policy is for another number.
+        processes: The processes that train together, to be told the same; None for those of
+            `torch.distributed` if that is initialized at the first test.
 
     Attributes:
         events: The alarms so far, if this process decides.
@@ -90,6 +93,8 @@ class LoopSwitch:
         clock: Callable[[], float] = time.monotonic,
         is_chief: bool | None = None,
         broadcast: Broadcast | None = None,
+        total_steps: int | None = None,
+        processes: int | None = None,
     ) -> None:
         self._processes: tuple[bool, Broadcast | None] | None = None
         if is_chief is not None or broadcast is not None:
@@ -115,6 +120,25 @@ class LoopSwitch:
             self._guarding = Guarding(spec)
             if self._policy is None and (self._processes is None or self._processes[0]):
                 tell_run(self._path)
+            self._tell_difference("steps", total_steps, spec.identity.total_worker_steps)
+            self._tell_processes(processes, spec)
+
+    def _tell_processes(self, here: int | None, spec: TrialSpec) -> None:
+        # A policy for one may come from a search that was not told how many there are.
+        if spec.identity.workers > 1:
+            self._tell_difference("processes", here, spec.identity.workers)
+
+    def _tell_difference(self, what: str, here: int | None, there: int) -> None:
+        """Tells that a policy was found for another number of steps or processes."""
+        if here is not None and here != there:
+            _LOG.warning(
+                "this loop has %s %s, and %s is for %s: where the switch belongs may differ; find a"
+                " policy for this job",
+                f"{here:,}",
+                what,
+                self._path,
+                f"{there:,}",
+            )
 
     @property
     def switch_step(self) -> int | None:
@@ -187,26 +211,33 @@ class LoopSwitch:
             f"{self._began[0]:,}",
         )
 
-    def test(self, step: int, value: float, loss: float = math.nan) -> int | None:
+    def test(self, step: int, value: float | None, loss: float = math.nan) -> int | None:
         """Takes a test of the model; the one after all steps ends the run.
 
         All processes call it after the same steps; the chief's values count.
 
         Args:
             step: Steps done.
-            value: The policy's metric, an accuracy from 0 to 1 unless it has another one.
+            value: The policy's metric, an accuracy from 0 to 1 unless it has another one. None in
+                processes other than the chief, which need not test.
             loss: Mean training loss since the last test; nan if unknown.
 
         Returns:
             The step to go back to, whose state has to be loaded; None to go on. What the switch
             `keeps` is restored already.
         """
-        # NumPy's and PyTorch's numbers are no JSON.
-        step, value, loss = int(step), float(value), float(loss)
         guarding = self._guarding
         if self._processes is None:
-            self._processes = _torch_processes()
+            is_chief, broadcast, number = _torch_processes()
+            self._processes = is_chief, broadcast
+            if guarding is not None and is_chief and number > 1:
+                self._tell_processes(number, guarding.plan)
         is_chief, broadcast = self._processes
+        if is_chief and value is None:
+            raise TypeError("rank 0 decides: give test() its value; other processes may give None")
+        # NumPy's and PyTorch's numbers are no JSON.
+        step, loss = int(step), float(loss)
+        value = math.nan if value is None else float(value)
         if guarding is None:
             if is_chief and self._told_step is not None:
                 # Without a clock of the loop's own the reader of the report uses its own.
@@ -324,18 +355,18 @@ class LoopSwitch:
             spool_use(spool_beside(self._path), use)
 
 
-def _torch_processes() -> tuple[bool, Broadcast | None]:
-    """Returns `is_chief` and `broadcast` of PyTorch, or those of a single process."""
+def _torch_processes() -> tuple[bool, Broadcast | None, int]:
+    """Returns `is_chief`, `broadcast` and processes of PyTorch, or those of a single process."""
     dist: Any = sys.modules.get("torch.distributed")  # nothing is initialized that is not loaded
     if dist is None or not dist.is_available() or not dist.is_initialized():
-        return True, None
+        return True, None, 1
 
     def broadcast(value: int | None) -> int | None:
         box = [value]
         dist.broadcast_object_list(box)
         return box[0]
 
-    return dist.get_rank() == 0, broadcast
+    return dist.get_rank() == 0, broadcast, dist.get_world_size()
 
 
 def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:

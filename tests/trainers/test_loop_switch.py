@@ -35,13 +35,13 @@ def path(tmp_path: Path) -> Path:
     return written(tmp_path / "job.json")
 
 
-def written(path: Path, momentum_after_switch: str | None = None) -> Path:
+def written(path: Path, momentum_after_switch: str | None = None, workers: int = 1) -> Path:
     # Rounds of one worker-step, so that every percent is a step.
     identity = replace(
-        IDENTITY, total_worker_steps=W, workers=1, momentum_after_switch=momentum_after_switch
+        IDENTITY, total_worker_steps=W, workers=workers, momentum_after_switch=momentum_after_switch
     )
     band, fingerprint = Band(0.9, 0.01, 3, CURVE), identity.fingerprint
-    policy = replace(POLICY, fingerprint=fingerprint, workers=1, band=band)
+    policy = replace(POLICY, fingerprint=fingerprint, workers=workers, band=band)
     write_policy(path, policy, RegisteredWorkload(identity, "digits"))
     return path
 
@@ -52,7 +52,7 @@ def recorded(path: Path) -> dict[str, Any]:
 
 
 def train(
-    switch: LoopSwitch, second_way: Callable[[int], float]
+    switch: LoopSwitch, second_way: Callable[[int], float | None]
 ) -> tuple[list[int], list[tuple[int, int]], list[int]]:
     """A loop whose model is what its second way last began with.
 
@@ -120,9 +120,23 @@ def test_the_others_do_what_the_chief_is_told_and_record_nothing(path: Path) -> 
     expected = train(chief, lambda _: 0.2)
     answers = iter(told)
     other = LoopSwitch(path, is_chief=False, broadcast=lambda _: next(answers))
-    # What it measured itself does not count.
-    assert train(other, lambda _: 0.9) == expected
+    # It need not measure.
+    assert train(other, lambda _: None) == expected
     recorded(path)  # one line
+    with pytest.raises(TypeError, match="rank 0 decides: give test"):
+        LoopSwitch(path).test(100, None)
+
+
+def test_a_policy_of_another_size_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    LoopSwitch(path, total_steps=W, processes=4)  # it was found without a number of workers
+    assert caplog.messages == []
+    LoopSwitch(path, total_steps=2 * W)
+    told = f"and {path} is for 1,000: where the switch belongs may differ; find a policy for this"
+    assert caplog.messages == [f"this loop has 2,000 steps, {told} job"]
+    caplog.clear()
+    for four in (LoopSwitch(written(path, workers=8), processes=8), LoopSwitch(path, processes=4)):
+        four.test(100, 0.9)
+    assert caplog.messages == [f"this loop has 4 processes, {told.replace('1,000', '8')} job"]
 
 
 class Model:
