@@ -348,7 +348,7 @@ def plan_search(
     asked for them (`forks_are_wanted`). Raises UserError if something is out of range, does not
     exist, or does not fit the rest.
     """
-    from syncswitch.searcher.search.plan import SearchPlan
+    from syncswitch.searcher.search.plan import SearchPlan, steps_of
 
     plan = SearchPlan(strategy, trainer=trainer.kind, base_seed=request.seed)
     # Only the job knows the range of the metric.
@@ -360,6 +360,7 @@ def plan_search(
     strategy = strategy.measured_by(metric).with_momentum(job.identity.momentum_after_switch)
     if not job.can_go_back:
         strategy = strategy.without_going_back()
+    strategy = strategy.distinct(steps_of(job.identity))
     plan = replace(plan, strategy=strategy, conditions=job.conditions)
     plan.check()
     if job.switch_points is not None:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -101,13 +102,22 @@ class SearchPlan:
             )
 
 
+def steps_of(identity: WorkloadIdentity) -> Callable[[float], int]:
+    """Returns what converts switch points of a job into worker-steps."""
+    size = round_worker_steps(identity.first_protocol, identity.workers)
+    return lambda percent: percent_to_worker_steps(percent, identity.total_worker_steps, size)
+
+
 def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
     """Returns a warning if the job is too short to tell switch points apart."""
     total = identity.total_worker_steps
-    size = round_worker_steps(identity.first_protocol, identity.workers)
+    size, step_of = (
+        round_worker_steps(identity.first_protocol, identity.workers),
+        steps_of(identity),
+    )
     percents: dict[int, list[float]] = defaultdict(list)
     for percent in strategy.grid():
-        percents[percent_to_worker_steps(percent, total, size)].append(percent)
+        percents[step_of(percent)].append(percent)
     same = next(((step, found) for step, found in percents.items() if len(found) > 1), None)
     if same is None:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -289,6 +289,10 @@ class Strategy(ABC):
 
         It asks for those of repeated halving all the same.
         """
+        return self
+
+    def distinct(self, step_of: Callable[[float], int]) -> Strategy:
+        """Returns this strategy with one switch point for each step; a long job has no others."""
         return self
 
     def without_going_back(self) -> Strategy:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -144,10 +144,30 @@ class AdaptiveStrategy(Strategy):
 
     @override
     def grid(self) -> tuple[float, ...]:
+        return tuple(map(self._percent_at, self._places))
+
+    @property
+    def _places(self) -> tuple[float, ...]:
+        """The grid in percent of the range, ascending."""
         usual = (*halvings(self.settings), 75.0, *((0.0,) if self.owns_momentum else ()))
-        percents = {*(self.switch_points or usual), 100.0}
+        return tuple(sorted({*(self.switch_points or usual), 100.0}))
+
+    def _percent_at(self, place: float) -> float:
         width = self.highest_percent - self.lowest_percent
-        return tuple(self.lowest_percent + width * percent / 100 for percent in sorted(percents))
+        return self.lowest_percent + width * place / 100
+
+    @override
+    def distinct(self, step_of: Callable[[float], int]) -> AdaptiveStrategy:
+        def error(place: float) -> float:
+            percent = self._percent_at(place)
+            return abs(percent - 100 * step_of(percent) / step_of(100.0))
+
+        # Of those with the same step the one that comes nearest to it.
+        nearest_last = sorted(self._places, key=error, reverse=True)
+        places = {step_of(self._percent_at(place)): place for place in nearest_last}
+        if len(places) == len(self._places):
+            return self
+        return replace(self, switch_points=tuple(sorted(places.values()))[:-1])
 
     @override
     def among(self, percents: Iterable[float]) -> AdaptiveStrategy:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from generated_trainer import identity
 
-from syncswitch.searcher.search.plan import SearchPlan, study_name, too_short
+from syncswitch.searcher.search.plan import SearchPlan, steps_of, study_name, too_short
 from syncswitch.searcher.search.search import never_moved
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -57,8 +57,19 @@ def test_switch_points_of_a_short_job(
     worker_steps: int, workers: int, settings: int, said: str | None
 ) -> None:
     job = replace(GENERATED, total_worker_steps=worker_steps, workers=workers)
-    found = too_short(job, AdaptiveStrategy(settings=settings))
+    strategy = AdaptiveStrategy(settings=settings)
+    found = too_short(job, strategy)
     assert found is said is None or str(found).startswith(str(said))
+    distinct = strategy.distinct(steps_of(job))
+    assert too_short(job, distinct) is None
+    assert (distinct == strategy) == (said is None)
+
+
+def test_of_switch_points_with_one_step_the_nearest_stays() -> None:
+    job = replace(GENERATED, total_worker_steps=3, workers=1)
+    assert AdaptiveStrategy(settings=6).distinct(steps_of(job)).grid() == (25.0, 75.0, 100.0)
+    paper = PaperStrategy(settings=3)
+    assert paper.distinct(steps_of(job)) == paper
 
 
 @pytest.mark.parametrize(
