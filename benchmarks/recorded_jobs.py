@@ -26,7 +26,7 @@ from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.run.guard import Guard
+from syncswitch.trainers.run.guard import GivenUp, Guard
 
 _RECORDED = Path(__file__).resolve().parents[1].parent / "shared" / "trust"
 JOBS = _RECORDED / "jobs"
@@ -277,13 +277,21 @@ class GuardedJob:
         failed: list[tuple[float, float | None]] = []
         alarmed_after: list[float] = []
         false_alarms, wasted = 0, 0.0
+        given_up: GivenUp | None = None
         for at in (percent, *later, BASELINE_PERCENT):
             run = seed, self._place(at)
-            alarm_seconds = (
-                None if band is None else self._alarm_seconds(at, seed, band, len(failed))
-            )
+            alarm_seconds = None if band is None else self.alarm_seconds(at, seed, band, given_up)
             if alarm_seconds is None:
                 break
+            switch = round(self.steps[-1] * at / 100)
+            given_up = GivenUp(
+                switch,
+                tuple(
+                    one
+                    for one in self.tests(seed, at)
+                    if one.worker_step > switch and one.elapsed_seconds <= alarm_seconds
+                ),
+            )
             is_whole = alarm_seconds >= self.clock[run][-1] and not self.job.diverged[run]
             failed.append((at, float(self.job.accuracies[run]) if is_whole else None))
             false_alarms += self._is_kept(run)
@@ -306,17 +314,19 @@ class GuardedJob:
             ),
         )
 
-    def _alarm_seconds(self, percent: float, seed: int, band: Band, failures: int) -> float | None:
-        """The time at which the guard sends a run back; None if it does not."""
+    def alarm_seconds(
+        self, percent: float, seed: int, band: Band, given_up: GivenUp | None = None
+    ) -> float | None:
+        """The time at which the guard sends a run back, after a failed one or not; None if not."""
         if percent == BASELINE_PERCENT:
             return None
         settled_at = 0 if self.job.owns_momentum else None
         guard = Guard(band, self.steps[-1], settled_at=settled_at)
         switch = round(self.steps[-1] * percent / 100)
-        tests = self.tests(seed, percent)
+        tests, failures = self.tests(seed, percent), int(given_up is not None)
         first = next(number for number, test in enumerate(tests) if test.worker_step > switch)
         for number in range(first, len(tests)):
-            if guard.alarm(tests[: number + 1], switch, failures) is not None:
+            if guard.alarm(tests[: number + 1], switch, failures, given_up) is not None:
                 return tests[number].elapsed_seconds
         run = seed, self._place(percent)
         return float(self.job.seconds[run]) if self.job.diverged[run] else None

@@ -121,7 +121,7 @@ PolicyContent = _model(
     evidence=Annotated[tuple[EvidenceContent, ...], AfterValidator(_each_run_once)],  # type: ignore[valid-type]
     created_at=Annotated[str, AfterValidator(_moment)],
     metric_goal=Literal["max", "min"],
-    band=Annotated[BandContent | None, AfterValidator(_measured_or_empty)],  # type: ignore[valid-type]
+    band=Annotated[BandContent | None, AfterValidator(_measured_or_empty)],
 )
 
 WorkloadContent = _model(

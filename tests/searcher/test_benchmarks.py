@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import learning, parallel_searches, strategies, trust
+from benchmarks import guard, learning, parallel_searches, strategies, trust
 from benchmarks.contenders import REFERENCE, answer_without_noise, contenders, judged
 from benchmarks.problems import (
     GeneratedProblem,
@@ -101,6 +101,27 @@ def test_trust(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     best = next(row for row in rows if row[:3] == ["knows", "the", "truth"])
     assert best[3:] == ["1", "0.00", "100.0", "100.0", "100.0", "0.550", "0.550"]
     assert {"adaptive", "paper"} <= {row[0] for row in rows if row}
+
+
+def test_guard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_job(tmp_path / "step.npz")
+    (job,) = guarded_jobs(tmp_path)
+    # Flat curves: the six points that are lost leave no trace in the run's own tests.
+    lost = guard.watched(job, 12.5, 3)
+    assert (lost.lost, lost.alarmed_at) == (pytest.approx(5.9), None)
+    assert lost.bare == lost.guarded == (pytest.approx(0.475), False)
+    fallen = job.curves.copy()
+    fallen[3, 3, 10:] -= 0.2
+    seen = guard.watched(replace(job, curves=fallen), 12.5, 3)
+    # The last level that is low has begun a fifth of the job before.
+    assert seen.alarmed_at == pytest.approx(0.45, abs=0.05)
+    assert seen.guarded[1]
+    assert guard.shares([lost, seen]) == (0, pytest.approx(float("nan"), nan_ok=True), 2, 0.5, 0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["guard", "--jobs", str(tmp_path), "--percents", "12.5"])
+        guard.main()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert next(row for row in rows if row[:1] == ["step"])[1:5] == ["0", "-", "6", "0.0"]
 
 
 def test_learning(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

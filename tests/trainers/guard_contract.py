@@ -32,6 +32,8 @@ EARLY = Band(
 )
 # No run ends as well as that.
 TARGET = Band(2.0, 0.01)
+# Nobody has measured the job.
+UNMEASURED = Band(None, 0.01)
 
 
 def tested(record: TrialRecord) -> list[tuple[int, float]]:
@@ -167,7 +169,12 @@ class GuardContract:
 
     @pytest.mark.parametrize(
         ("switch_percent", "band", "outcome"),
-        [(30.0, EASY, GuardOutcome(30.0)), (30.0, None, None), (100.0, STRICT, None)],
+        [
+            (30.0, EASY, GuardOutcome(30.0)),
+            (30.0, UNMEASURED, GuardOutcome(30.0)),
+            (30.0, None, None),
+            (100.0, STRICT, None),
+        ],
     )
     def test_without_an_alarm_nothing_is_different(
         self,
@@ -182,9 +189,12 @@ class GuardContract:
         assert record.worker_steps == W
         assert [event.kind for event in record.events] == ["switched"] * (switch_percent < 100)
 
-    def test_what_explodes_goes_back_as_well(self, make_trainer: Callable[..., Any]) -> None:
+    @pytest.mark.parametrize("band", [TARGET, UNMEASURED], ids=["target", "unmeasured"])
+    def test_what_explodes_goes_back_as_well(
+        self, make_trainer: Callable[..., Any], band: Band
+    ) -> None:
         """Here to its start, and explodes again before its next switch."""
-        spec = self.spec_of(EXPLOSIVE, self.workers, 0.0, band=TARGET, retry_percents=(50.0,))
+        spec = self.spec_of(EXPLOSIVE, self.workers, 0.0, band=band, retry_percents=(50.0,))
         record = make_trainer(EXPLOSIVE, self.workers).train(spec)
         assert record.diverged
         assert [phase.protocol for phase in record.phases] == ["bsp"]

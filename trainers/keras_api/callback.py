@@ -141,7 +141,9 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self.alarm: str | None = None
         band = policy.band or Band(policy.target_accuracy, policy.threshold)
         self._metric = policy.decided_by
-        self._guard = Guard(band, self.total_worker_steps, self._metric) if guard else None
+        # Nobody knows what the program's learning rate does.
+        watching = Guard(band, self.total_worker_steps, self._metric, decays=None)
+        self._guard = watching if guard else None
         if initial_worker_step > self.switch_worker_step:
             self._guard = None
         elif not guard and policy.bare_warning is not None:

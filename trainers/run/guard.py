@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from syncswitch.storage.metrics import converged_accuracy
@@ -23,9 +23,17 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
 )
 from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
+from syncswitch.trainers.run.own_tests import (
+    IN_A_ROW,
+    PACE_KEPT,
+    Job,
+    blown_up,
+    failure,
+    is_refuted,
+    scatter,
+)
 from syncswitch.trainers.run.record import Position
 
-_IN_A_ROW = 3  # one test may be low by chance, but not this many in a row
 _THRESHOLDS, _DEVIATIONS = 5.0, 4.0
 """Thresholds plus standard deviations that a good run may fall below the mean curve."""
 
@@ -33,14 +41,8 @@ _PRIOR_RUNS = 4.0
 """Weight, in runs, of the prior that tests scatter by the threshold and the curve's roughness."""
 
 _NEAR = 0.05  # share of the job by which a run may lag behind where the curve is steep
-_BLOWN_UP = 2.0
-"""Factor on the highest training loss before the switch at which the loss has blown up."""
-
 _LEAST_ERROR = 0.5
 """Thresholds beyond what may be lost by which a run is lower that will not get there, at least."""
-
-_PACE_KEPT = 0.25
-"""Share of its present pace at which a run may go on to its end; curves flatten."""
 
 _LOST_BY_SEED = 3.0
 """Thresholds that a run may lose in the end which has failed at an earlier switch already.
@@ -53,7 +55,9 @@ _ACCURACY = Metric()
 
 
 class Guard:
-    """Decides from its tests whether a run has failed after its switch, by the band; pure.
+    """Decides from its tests whether a run has failed after its switch; pure.
+
+    It compares them with the band. If that has no target, it looks for signs in them (`own_tests`).
 
     Args:
         band: Results of the first protocol alone.
@@ -62,6 +66,7 @@ class Guard:
         settled_at: The last worker-step at which the learning rate decays, of a job whose workers
             keep a momentum of their own after the switch; None for others. Such a run follows the
             curve of the first protocol, so one that is too low and hardly rises has failed.
+        decays: Worker-steps at which the learning rate decays; None if nobody knows them.
     """
 
     def __init__(
@@ -70,15 +75,22 @@ class Guard:
         total_worker_steps: int,
         metric: Metric = _ACCURACY,
         settled_at: int | None = None,
+        decays: Sequence[int] | None = (),
     ) -> None:
         self._band, self._metric, self._settled_at = band, metric, settled_at
         self._total_worker_steps = total_worker_steps
         self._steps = [point.worker_step for point in band.curve]
         self._means = [point.accuracy for point in band.curve]
         self._limits = _limits(band, total_worker_steps)
+        is_alike = settled_at is not None
+        self._job = Job(total_worker_steps, metric, band.threshold, is_alike, decays)
 
     def alarm(
-        self, evaluations: Sequence[Evaluation], switch_worker_step: int, failures: int = 0
+        self,
+        evaluations: Sequence[Evaluation],
+        switch_worker_step: int,
+        failures: int = 0,
+        given_up: GivenUp | None = None,
     ) -> str | None:
         """Why the run has failed, as a clause with figures; None if it has not.
 
@@ -86,15 +98,23 @@ class Guard:
             evaluations: All its tests.
             switch_worker_step: Worker-steps before the switch.
             failures: Earlier switches of the run that have failed.
+            given_up: What the run had after the last of these.
         """
-        before = [one for one in evaluations if one.worker_step <= switch_worker_step]
-        after = evaluations[len(before) :]
+        after = [one for one in evaluations if one.worker_step > switch_worker_step]
         if not after:
             return None
-        last = after[-_IN_A_ROW:]
-        found = (self._below(last) if len(last) == _IN_A_ROW else None) or _blown_up(before, last)
+        last = after[-IN_A_ROW:]
+        below = self._below(last) if len(last) == IN_A_ROW else None
+        found = below or blown_up(evaluations, switch_worker_step)
         if found is not None:
             return found
+        if self._band.target_accuracy is None:
+            # Who learns as slowly with the first protocol has no switch to blame.
+            if given_up is not None and given_up.was_as_good(
+                evaluations, switch_worker_step, self._job
+            ):
+                return None
+            return failure(evaluations, switch_worker_step, self._job)
         error, allowed = self._band.target_error, self._band.threshold
         if failures and self._settled_at is not None:
             allowed = max(allowed, _LOST_BY_SEED * allowed - error)
@@ -116,7 +136,7 @@ class Guard:
         usual = _between(newest.worker_step, self._steps, self._means)
         text, side = self._metric.text, "above" if self._metric.is_less_better else "below"
         return (
-            f"{_IN_A_ROW} tests in a row are {side} what the first protocol alone reaches: "
+            f"{IN_A_ROW} tests in a row are {side} what the first protocol alone reaches: "
             f"{text(newest.accuracy)}, where it has {text(usual)} and {text(limit)} is allowed"
         )
 
@@ -132,7 +152,7 @@ class Guard:
         earlier, newest = tests[:CONVERGENCE_EVALUATIONS], tests[CONVERGENCE_EVALUATIONS:]
         accuracy, done = converged_accuracy(newest), newest[-1].worker_step
         pace = (accuracy - converged_accuracy(earlier)) / max(1, done - earlier[-1].worker_step)
-        rise = max(0.0, _PACE_KEPT * pace * (self._total_worker_steps - done))
+        rise = max(0.0, PACE_KEPT * pace * (self._total_worker_steps - done))
         if self._steps:
             usual = [_between(one.worker_step, self._steps, self._means) for one in newest]
             final = statistics.fmean(self._means[-CONVERGENCE_EVALUATIONS:])
@@ -163,24 +183,10 @@ class Guard:
         )
 
 
-def _blown_up(before: Sequence[Evaluation], last: Sequence[Evaluation]) -> str | None:
-    losses = [one.training_loss for one in before if math.isfinite(one.training_loss)]
-    highest = max(losses, default=0.0)
-    if len(last) < _IN_A_ROW or highest <= 0.0:
-        return None
-    # If nothing was trained between two tests, the loss is NaN.
-    if not all(one.training_loss > _BLOWN_UP * highest for one in last):
-        return None
-    return (
-        f"the training loss has blown up to {last[-1].training_loss:.4g}, "
-        f"from at most {highest:.4g} before the switch"
-    )
-
-
 def _limits(band: Band, total_worker_steps: int) -> list[float]:
     """The lowest acceptable accuracy at each point of the curve."""
     means = [point.accuracy for point in band.curve]
-    guessed = band.threshold**2 + _roughness(means) ** 2
+    guessed = band.threshold**2 + scatter(means) ** 2
     freedom = max(0, band.runs - 1)
     near = _NEAR * total_worker_steps
     limits = []
@@ -197,18 +203,6 @@ def _limits(band: Band, total_worker_steps: int) -> list[float]:
     return limits
 
 
-def _roughness(means: Sequence[float]) -> float:
-    """The typical distance of the points of a curve from the line between their neighbours."""
-    if len(means) < 3:
-        return 0.0
-    bends = [
-        abs(mean - (before + after) / 2)
-        for before, mean, after in zip(means, means[1:], means[2:], strict=False)
-    ]
-    # For independent points with a deviation of 1, a bend has a deviation of sqrt(1.5).
-    return statistics.median(bends) / (0.6745 * math.sqrt(1.5))
-
-
 def _between(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
     """Interpolates the value at a step; after the last step it is the last value."""
     after = bisect_right(steps, step)
@@ -217,6 +211,23 @@ def _between(step: float, steps: Sequence[int], values: Sequence[float]) -> floa
     before = after - 1
     share = (step - steps[before]) / (steps[after] - steps[before])
     return values[before] + share * (values[after] - values[before])
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The tests after a switch that has failed, which `begin` worker-steps preceded."""
+
+    begin: int
+    tests: tuple[Evaluation, ...]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> GivenUp:
+        """Rebuilds it from its JSON values."""
+        return cls(values["begin"], tuple(Evaluation.of(one) for one in values["tests"]))
+
+    def was_as_good(self, evaluations: Sequence[Evaluation], end: int, job: Job) -> bool:
+        """Whether the first protocol, up to worker-step `end`, was no better than these."""
+        return is_refuted(self.tests, evaluations, self.begin, end, job)
 
 
 class Guarding:
@@ -235,13 +246,15 @@ class Guarding:
         self.failed: tuple[FailedSwitch, ...] = ()
         self.switch: Position | None = None
         self.alarm: str | None = None
+        self._given_up: GivenUp | None = None
         if spec.band is not None and spec.switch_percent < 100:
             identity = spec.identity
             settled_at, steps = None, identity.total_worker_steps
+            known = identity.learning_rate_boundaries
+            decays = None if known is None else [at for at, _ in known]
             if identity.momentum_after_switch == OWN_MOMENTUM:
-                decays = identity.learning_rate_boundaries
-                settled_at = steps if decays is None else max((at for at, _ in decays), default=0)
-            self._guard = Guard(spec.band, steps, identity.decided_by, settled_at)
+                settled_at = steps if decays is None else max(decays, default=0)
+            self._guard = Guard(spec.band, steps, identity.decided_by, settled_at, decays)
 
     @property
     def plans(self) -> list[TrialSpec]:
@@ -272,7 +285,8 @@ class Guarding:
         if self._guard is not None and self.switch is not None:
             inherited = self._spec.inherited_evaluations
             tests = (*inherited, *evaluations)
-            found = self._guard.alarm(tests, self.switch.done, len(self.failed))
+            done, given_up = self.switch.done, self._given_up
+            found = self._guard.alarm(tests, done, len(self.failed), given_up)
             self.alarm = self.alarm or found
 
     def catches(self, failure: str) -> bool:
@@ -297,9 +311,11 @@ class Guarding:
         assert self.switch is not None
         assert self.alarm is not None
         mark, alarm, self.switch, self.alarm = self.switch, self.alarm, None, None
+        after = tuple(one for one in evaluations if one.worker_step > mark.done)
+        self._given_up = GivenUp(mark.done, after)
         lost_seconds = now_seconds - mark.elapsed_seconds
         accuracy = None  # without a test after the switch
-        if evaluations and evaluations[-1].worker_step > mark.done:
+        if after:
             is_whole = evaluations[-1].worker_step >= self.plan.identity.total_worker_steps
             accuracy = converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
         percent = self.plan.switch_percent
@@ -313,7 +329,9 @@ class Guarding:
     def history(self) -> dict[str, Any]:
         """The switches that have failed and those that are left, as JSON."""
         failed = [asdict(one) for one in self.failed]
-        return {"failed": failed, "retry_percents": self._spec.retry_percents}
+        given_up = None if self._given_up is None else asdict(self._given_up)
+        percents = self._spec.retry_percents
+        return {"failed": failed, "retry_percents": percents, "given_up": given_up}
 
     def remember(self, known: dict[str, Any]) -> None:
         """Restores a history, whether the run has a guard now or not."""
@@ -321,6 +339,8 @@ class Guarding:
         self.failed = ()
         for one in known["failed"]:
             self.fail(FailedSwitch(**one))
+        given_up = known.get("given_up")
+        self._given_up = None if given_up is None else GivenUp.of(given_up)
 
     def fail(self, failed: FailedSwitch) -> None:
         """Records that the present switch has failed; the plan now has the next one."""

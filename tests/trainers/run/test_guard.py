@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.run.guard import Guard
+from syncswitch.trainers.run.guard import Guard, Guarding
+from syncswitch.trainers.run.record import Position
+from tests.trainers.job.test_schedule import trial
 
 RECORDED = Path(__file__).resolve().parents[3].parent / "shared" / "trust" / "jobs"
 OWN_MOMENTUM = RECORDED.with_name("own-momentum")
@@ -150,6 +153,33 @@ def test_without_a_target_a_run_may_end_anywhere() -> None:
     assert unmeasured.alarm(lost, SWITCH) is None
     blown = {200: 0.4, 250: 5.0, 300: 6.0, 350: 70.0}
     assert "blown up to 70" in str(unmeasured.alarm(played(loss=blown, until=350), SWITCH))
+
+
+def test_a_run_that_is_found_to_be_no_worse_after_its_switch_is_left_alone() -> None:
+    """Its first protocol is as slow, so the second switch is not blamed; also after a kill."""
+    slow = [Evaluation(step, 0.0, 0.2 + 0.6 * step / W, 1.0) for step in range(25, W + 1, 25)]
+    spec = trial(W, 4, 20.0)
+    spec = replace(
+        spec,
+        identity=replace(spec.identity, learning_rate_boundaries=()),
+        band=Band(None, BETA),
+        retry_percents=(40.0,),
+    )
+    for better, is_alarm in ((0.0, False), (0.1, True)):
+        guarding = Guarding(spec)
+        guarding.switch = Position(SWITCH)
+        guarding.look(slow[:18])
+        assert guarding.alarm is None
+        guarding.look(slow[:19])
+        assert "still rising, but too late" in str(guarding.alarm)
+        guarding.go_back(475, 9.0, slow[:19])
+        resumed = Guarding(spec)
+        resumed.remember(json.loads(json.dumps(guarding.history())))
+        for one in (guarding, resumed):
+            assert one.plan.switch_percent == 40.0
+            one.switch = Position(400)
+            one.look([replace(test, accuracy=test.accuracy + better) for test in slow[:24]])
+            assert (one.alarm is not None) is is_alarm
 
 
 def first_alarm(watching: Guard, tests: list[Evaluation], switch: float = SWITCH) -> int | None:

@@ -1,0 +1,226 @@
+"""Signs in a run's own tests that its switch has failed, for a job without a measured target.
+
+Each is a pure function, from the tests so far to a clause with figures or to None. They need the
+standard library alone, as the guard does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.trial import Evaluation
+
+IN_A_ROW = 3  # one test may be low by chance, but not this many in a row
+_BLOWN_UP = 2.0
+"""Factor on the highest training loss before the switch at which the loss has blown up."""
+
+_LOST = 3.0
+"""Thresholds that count as a loss, beyond what chance does to the tests."""
+
+_DEVIATIONS = 4.0  # of one test, by which the mean of three is not low by chance
+_FALLEN, _FALLEN_ALIKE = 0.2, 0.1
+"""Shares of the job for which a run stays below what it had, where it has failed.
+
+With one momentum for all workers many good runs fall at the switch and recover within a sixth of
+the job. With one for each worker a run follows the first protocol's curve, so it does not fall.
+"""
+
+_STILL = 0.25  # share of the job without any rise in which a run has come to a standstill
+_LATE_FROM = 0.475  # share of the job from which on the pace says something about the end
+_WINDOW = 0.1  # share of the job over which the pace is measured, or three tests
+PACE_KEPT = 0.25
+"""Share of its present pace at which a run may go on to its end; curves flatten."""
+
+_LUCK = 1.5  # standard deviations by which a run rises by chance
+_LATE = 3.25
+"""Thresholds of the geometric mean of what a late run has yet to gain, and will lack then.
+
+A run that hardly rises any more has learnt what it can, even if that is little, and one that will
+lack little has not lost much: neither alone is a sign.
+"""
+
+_RANGE = 0.05  # of what a run has risen, which stands for a threshold that is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the signs know of a job.
+
+    Attributes:
+        total_worker_steps: Its length.
+        metric: What the tests measure.
+        threshold: The accuracy that may be lost; 0 if it is not known.
+        is_alike: Whether runs follow the first protocol's curve after the switch, as they do with a
+            momentum for each worker.
+        decays: Worker-steps at which the learning rate decays; None if nobody knows them.
+    """
+
+    total_worker_steps: int
+    metric: Metric
+    threshold: float
+    is_alike: bool
+    decays: Sequence[int] | None
+
+
+def failure(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
+    """Why a run has failed, by its tests alone; None if it has not."""
+    return (
+        fallen(tests, switch_worker_step, job)
+        or standing_still(tests, switch_worker_step, job)
+        or late(tests, job)
+    )
+
+
+def blown_up(tests: Sequence[Evaluation], switch_worker_step: int) -> str | None:
+    """Whether the last training losses are far above all before the switch."""
+    before = [one for one in tests if one.worker_step <= switch_worker_step]
+    last = tests[len(before) :][-IN_A_ROW:]
+    losses = [one.training_loss for one in before if math.isfinite(one.training_loss)]
+    highest = max(losses, default=0.0)
+    if len(last) < IN_A_ROW or highest <= 0.0:
+        return None
+    # If nothing was trained between two tests, the loss is NaN.
+    if not all(one.training_loss > _BLOWN_UP * highest for one in last):
+        return None
+    return (
+        f"the training loss has blown up to {last[-1].training_loss:.4g}, "
+        f"from at most {highest:.4g} before the switch"
+    )
+
+
+def fallen(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
+    """Whether the run has been below its own best for long."""
+    levels, done = _levels(tests), tests[-1].worker_step
+    share = _FALLEN_ALIKE if job.is_alike else _FALLEN
+    since = done - share * job.total_worker_steps
+    earlier = [level for level in levels if level[0] <= since]
+    recent = [accuracy for step, accuracy in levels if step > since]
+    if since < switch_worker_step or not earlier or len(recent) < IN_A_ROW:
+        return None
+    at, best = max(earlier, key=lambda level: level[1])
+    if max(recent) >= best - _margin(tests, job):
+        return None
+    text, verb = job.metric.text, "rose" if job.metric.is_less_better else "fell"
+    when = "before the switch" if at <= switch_worker_step else f"at worker-step {at:,}"
+    return (
+        f"{job.metric.name} {verb} to {text(recent[-1])} from {text(best)} {when},"
+        f" and has not recovered in {done - at:,} worker-steps"
+    )
+
+
+def standing_still(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
+    """Whether a run that was rising up to its switch has not risen for long."""
+    before = [one.accuracy for one in tests if one.worker_step <= switch_worker_step]
+    since = tests[-1].worker_step - _STILL * job.total_worker_steps
+    recent = [accuracy for step, accuracy in _levels(tests) if step > since]
+    if since < switch_worker_step or len(before) < 2 or len(recent) < IN_A_ROW:
+        return None
+    if before[-1] - before[-2] <= _margin(tests, job) or max(recent) > before[-1]:
+        return None
+    text, verb = job.metric.text, "falling" if job.metric.is_less_better else "rising"
+    return (
+        f"{job.metric.name} stands still at {text(recent[-1])}, where it was still {verb} at the"
+        f" switch, from {text(before[-2])} to {text(before[-1])}"
+    )
+
+
+def late(tests: Sequence[Evaluation], job: Job) -> str | None:
+    """Whether a run still learns fast near its half, and yet will end far from the best possible.
+
+    Nobody knows what a decay of the learning rate brings, so this waits for the first one, and for
+    tests of which none is from before the last one.
+    """
+    best, done = job.metric.accuracies[1], tests[-1].worker_step
+    if best is None or not job.threshold or job.decays is None:
+        return None
+    window = _WINDOW * job.total_worker_steps
+    number = max(IN_A_ROW, sum(one.worker_step > done - window for one in tests))
+    if len(tests) < 3 * number or done < _LATE_FROM * job.total_worker_steps:
+        return None
+    measured = tests[-2 * number :]
+    begin = measured[0].worker_step
+    passed = [at for at in job.decays if at < done]
+    if (job.decays and not passed) or any(at >= begin for at in passed):
+        return None
+    before, earlier, now = (
+        statistics.fmean(one.accuracy for one in tests[end - number : end])
+        for end in (len(tests) - 2 * number, len(tests) - number, len(tests))
+    )
+    by_chance = scatter([one.accuracy for one in tests[-4 * number :]]) * math.sqrt(2 / number)
+    if earlier <= before or now - earlier <= _LUCK * by_chance:
+        return None
+    pace = (now - earlier - _LUCK * by_chance) / (done - tests[-1 - number].worker_step)
+    gain = PACE_KEPT * pace * (job.total_worker_steps - done)
+    lacking = best - now - gain
+    if gain <= job.threshold or math.sqrt(gain * max(0.0, lacking)) <= _LATE * job.threshold:
+        return None
+    text, verb = job.metric.text, "falling" if job.metric.is_less_better else "rising"
+    return (
+        f"{job.metric.name} is {text(now)} after {done / job.total_worker_steps:.0%} of the job,"
+        f" and still {verb}, but too late to get beyond about {text(now + gain)}"
+    )
+
+
+def is_refuted(
+    failed: Sequence[Evaluation], tests: Sequence[Evaluation], begin: int, end: int, job: Job
+) -> bool:
+    """Whether the first protocol was no better than what was given up for it.
+
+    Args:
+        failed: Tests after the switch that has failed.
+        tests: Those that count now.
+        begin: Worker-steps before the switch that has failed.
+        end: Worker-steps before the next one; the first protocol made those in between.
+        job: The job.
+    """
+    if not failed:
+        return False
+    steps = [one.worker_step for one in failed]
+    again = [
+        one
+        for one in tests
+        if begin < one.worker_step <= end and steps[0] <= one.worker_step <= steps[-1]
+    ]
+    if len(again) < IN_A_ROW:
+        return False
+    last = again[-IN_A_ROW:]
+    before = [failed[bisect_left(steps, one.worker_step)].accuracy for one in last]
+    better = statistics.fmean(one.accuracy for one in last) - statistics.fmean(before)
+    return better <= _margin(again, job)
+
+
+def scatter(accuracies: Sequence[float]) -> float:
+    """The typical distance of tests from the line between their neighbours."""
+    if len(accuracies) < 3:
+        return 0.0
+    bends = [
+        abs(one - (before + after) / 2)
+        for before, one, after in zip(accuracies, accuracies[1:], accuracies[2:], strict=False)
+    ]
+    # For independent points with a deviation of 1, a bend has a deviation of sqrt(1.5).
+    return statistics.median(bends) / (0.6745 * math.sqrt(1.5))
+
+
+def _margin(tests: Sequence[Evaluation], job: Job) -> float:
+    """How much lower a test may be than it was."""
+    accuracies, threshold = [one.accuracy for one in tests], job.threshold
+    if not threshold:
+        # Of a curve that has settled the typical scatter is next to nothing.
+        falls = [max(0.0, one - later) ** 2 for one, later in itertools.pairwise(accuracies)]
+        rough = math.sqrt(statistics.fmean(falls)) if falls else 0.0
+        threshold = max(_RANGE * (max(accuracies) - min(accuracies)), rough)
+    return _LOST * threshold + _DEVIATIONS * scatter(accuracies)
+
+
+def _levels(tests: Sequence[Evaluation]) -> list[tuple[int, float]]:
+    """The mean of each three tests in a row, at the last of them."""
+    return [
+        (last.worker_step, statistics.fmean((first.accuracy, second.accuracy, last.accuracy)))
+        for first, second, last in zip(tests, tests[1:], tests[2:], strict=False)
+    ]
