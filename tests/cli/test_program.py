@@ -119,7 +119,9 @@ def test_three_in_a_row_are_one() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_would_end_it_ends_it_in_order(number: signal.Signals) -> None:
-    process = start(SCRIPT.replace("SECONDS", "0.1"))
+    # Under `nohup` these tests ignore SIGHUP, and so would it.
+    usual = f"import signal\nsignal.signal({number:d}, signal.SIG_DFL)\n"
+    process = start(usual + SCRIPT.replace("SECONDS", "0.1"))
     process.send_signal(number)
     assert ended(process) == (128 + number, "in order\n", "")
 

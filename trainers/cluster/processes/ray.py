@@ -66,7 +66,7 @@ _LOOK_SECONDS = 5.0
 # An actor that does nothing else answers within milliseconds.
 _ANSWER_SECONDS = 0.5
 # To be placed, maybe on another node, and to import TensorFlow while others do.
-_START_SECONDS = 120.0
+_START_SECONDS = 300.0
 _PATIENCE_SECONDS = 300.0
 
 _LONGEST_CAUSE = 160
