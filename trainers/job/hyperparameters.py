@@ -8,6 +8,7 @@ its length: in those runs it was 2,000 worker-steps for `additive` and 6,400 for
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import cache
 
@@ -20,6 +21,8 @@ from syncswitch.trainers.job.keras_parts import (
 )
 from syncswitch.trainers.job.schedule import decay_factor, round_worker_steps
 from syncswitch.trainers.job.workload import Momentum, Workload
+
+_LOG = logging.getLogger(__name__)
 
 
 class Configuration:
@@ -36,6 +39,9 @@ class Configuration:
         self._workload = workload
         self.workers = spec.identity.workers
         self._is_own = spec.identity.momentum_after_switch == "own"
+        is_wanted = workload.momentum_after_switch == "own"
+        if is_wanted and not self._is_own and _is_push(spec.identity.second_protocol):
+            _warn_of_sharing(workload.name, _shared_option(workload))
         epoch_worker_steps = examples / workload.batch_size
         self._stage_worker_steps = workload.momentum_stage_worker_steps or epoch_worker_steps
 
@@ -65,6 +71,17 @@ class Configuration:
         """Whether each worker has a momentum of its own; see `Workload.momentum_after_switch`."""
         return self._is_own and second_since is not None
 
+    def own_updates(self, updates: int, second_since: int | None, done: int | None) -> int:
+        """The updates that the optimizer of each worker has made, after `updates` by all of them.
+
+        They tell Adam how old its moments are. Of the pushes since the second protocol began each
+        worker has made its share; `done` is the number of worker-steps, None for as many as then.
+        """
+        if second_since is None or done is None:
+            return updates
+        pushes = (done - second_since) // self.batches(second_since)
+        return updates - pushes + round(pushes / self.workers)
+
     def bounds_steps(self, updates: int) -> bool:
         """Whether steps of own momentum have a bound, which earlier updates have to show.
 
@@ -77,14 +94,47 @@ def momentum_rule(workload: Workload, second_protocol: str) -> Momentum:
     """Returns the momentum after the switch as it is carried out with this protocol.
 
     Where no push is applied by itself there is nothing that a worker's own momentum could move; and
-    averages (`use_ema`) are those of the parameters that all share.
+    some optimizers have to be shared, see `_SHARED`.
     """
     variant = workload.momentum_after_switch
     if variant != "own":
         return variant
-    is_push = round_worker_steps(second_protocol, workers=2) == 1
-    has_averages = workload.optimizer is not None and build_optimizer(workload).use_ema
-    return "own" if is_push and not has_averages else "same"
+    return "own" if _is_push(second_protocol) and _shared_option(workload) is None else "same"
+
+
+def _is_push(protocol: str) -> bool:
+    return round_worker_steps(protocol, workers=2) == 1
+
+
+# Options of Keras optimizers with which all workers have to share the variables, and why.
+_SHARED = {
+    "use_ema": "tests need the averages of the parameters that all share",
+    "gradient_accumulation_steps": "workers would be at different places of an accumulation"
+    " whenever the mean of their variables is taken",
+}
+
+
+def _shared_option(workload: Workload) -> str | None:
+    """Returns the option for which the optimizer's variables stay shared; None without one."""
+    if workload.optimizer is None:
+        return None
+    built = build_optimizer(workload)
+    return next((name for name in _SHARED if getattr(built, name, None)), None)
+
+
+@cache
+def _warn_of_sharing(name: str, option: str | None) -> None:
+    if option is None:  # an older run goes on
+        return
+    _LOG.warning(
+        "workload %r: the optimizer has %s, so all workers share its variables after the switch"
+        " (%s), and an early switch may cost accuracy; leave %s out, or give"
+        ' momentum_after_switch="same" if that is meant',
+        name,
+        option,
+        _SHARED[option],
+        option,
+    )
 
 
 def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stages: int) -> float:

@@ -509,14 +509,21 @@ class TrainingLearner(Learner):
         return self._configuration.batches(second_since)
 
     @override
-    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
+    def begin(
+        self,
+        exchange: Exchange,
+        members: Sequence[int],
+        second_since: int | None,
+        done: int | None = None,
+    ) -> None:
         self._exchange, self._second_since = exchange, second_since
         is_replica = exchange is Exchange.REPLICA
         self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
         is_own = exchange is Exchange.PUSH and self._configuration.is_own(second_since)
         is_bounded = self._configuration.bounds_steps(self.state.updates)
+        updates = self._configuration.own_updates(self.state.updates, second_since, done)
         self._own = {
-            worker: self._own_slots(self.state.slots, self.state.updates, is_bounded)
+            worker: self._own_slots(self.state.slots, updates, is_bounded)
             for worker in (members if is_own else ())
         }
 

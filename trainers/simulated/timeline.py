@@ -308,8 +308,17 @@ class Learner:
         """Number of batches in each gradient; see `Configuration.batches`."""
         return 1
 
-    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
-        """A segment begins with these workers, none of which has a step under way."""
+    def begin(
+        self,
+        exchange: Exchange,
+        members: Sequence[int],
+        second_since: int | None,
+        done: int | None = None,
+    ) -> None:
+        """A segment begins with these workers, none of which has a step under way.
+
+        So many worker-steps are done; see `Configuration.own_updates`.
+        """
 
     def finish(self) -> None:
         """The segment is over."""
@@ -595,7 +604,7 @@ class Timeline:
             self._steps = SegmentSteps(
                 choice.machine(members), done, segment.end_worker_step, batches=batches
             )
-            self._learner.begin(choice.exchange, members, second_since)
+            self._learner.begin(choice.exchange, members, second_since, done)
             seconds, staleness = SegmentPlayer(
                 self._steps, self._times, self._learner, membership, start_seconds, self._on_done
             ).play()

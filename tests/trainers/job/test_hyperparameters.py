@@ -19,6 +19,7 @@ from syncswitch.trainers.job.hyperparameters import (
     rate_function,
 )
 from syncswitch.trainers.job.workload import Momentum, Workload
+from tests.trainers.clicks import of_keras
 from tests.trainers.final import final_state
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, DESCRIBED, spec_of
 
@@ -224,3 +225,28 @@ def test_what_is_no_schedule_is_refused_in_one_line(keras: Any, rate: Any, words
         for word in (words, "learning_rate", "dense-digits"):
             assert word in str(error.value)
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, None),
+        ({"use_ema": True}, "the optimizer has use_ema, so all workers share its variables"),
+        ({"gradient_accumulation_steps": 3}, "the optimizer has gradient_accumulation_steps, so"),
+    ],
+)
+def test_optimizers_that_workers_cannot_have_to_themselves_are_shared_and_it_is_said_once(
+    settings: dict[str, Any], words: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    optimizer = of_keras("Adam", **settings)
+    job = replace(CONSTANT, name=f"shared {settings}", optimizer=optimizer)
+    spec = spec_of(job, 2, 50.0)
+    assert spec.identity.momentum_after_switch == ("own" if words is None else "same")
+    for one in (job, job, replace(job, momentum_after_switch="same")):
+        Configuration(one, spec_of(one, 2, 50.0), 64, rate_function(one))
+    # Pushes that are not applied one by one have nothing to lose.
+    Configuration(job, spec_of(job, 2, 50.0, protocols=("bsp", "gba:3")), 64, rate_function(job))
+    assert len(caplog.messages) == (words is not None)
+    for message in caplog.messages:
+        assert message.startswith(f"workload {job.name!r}: {words}")
+        assert message.endswith('or give momentum_after_switch="same" if that is meant')

@@ -48,9 +48,13 @@ class ClusterLearner:
         self._slots: Vector = np.zeros(0, np.float32)
 
     def begin(
-        self, exchange: Exchange, members: Sequence[int], second_since: int | None
+        self,
+        exchange: Exchange,
+        members: Sequence[int],
+        second_since: int | None,
+        done: int | None = None,
     ) -> list[int]:
-        """Begins a segment with these workers."""
+        """Begins a segment with these workers, after so many worker-steps; see `own_updates`."""
         self.exchange, self._second_since, self._start = exchange, second_since, None
         is_push = exchange is Exchange.PUSH
         self.has_own_slots = is_push and self._configuration.is_own(second_since)
@@ -62,6 +66,7 @@ class ClusterLearner:
             with self._cluster.readable_state() as state:
                 self._slots, updates = state.slots, state.updates
             are_bounded = self._configuration.bounds_steps(updates)
+            updates = self._configuration.own_updates(updates, second_since, done)
             return self._cluster.scatter_slots(
                 self._slots, updates, members, are_bounded=are_bounded
             )

@@ -244,7 +244,9 @@ class TrainingRun:
                 self._keep_events(decision)
             self._coordinator.resting.clear()
         members, second_since = self._coordinator.members, self._log.second_since(segment)
-        for lost in self._learner.begin(choice.exchange, members, second_since):
+        for lost in self._learner.begin(
+            choice.exchange, members, second_since, self._coordinator.done
+        ):
             self._coordinator.note_lost(lost)
         if self._log.is_switch(segment):
             # The time since the last update is the cost of the switch.

@@ -266,6 +266,7 @@ class RemotePeer:
         self._address = address
         self._own = own
         self._remote: Remote | None = None
+        self._is_closed = False
 
     def fetch(self, what: str, start: int, stop: int) -> Vector:
         """See `Worker.fetch`."""
@@ -276,12 +277,16 @@ class RemotePeer:
                 return cast(Vector, self._remote.call(*arguments))
         name = f"the worker at {self._address}"
         try:
-            self._remote = Remote(dial(self._address, WORKER, self._own), name, TO_WORKER)
+            if not self._is_closed:
+                self._remote = Remote(dial(self._address, WORKER, self._own), name, TO_WORKER)
         except OSError as error:
             raise LostError(f"{name} is gone") from error
+        if self._is_closed or self._remote is None:
+            raise LostError(f"{name} was given up")
         return cast(Vector, self._remote.call(*arguments))
 
     def close(self) -> None:
-        """Closes the wire."""
+        """Closes the wire, even while another thread waits for an answer, and for good."""
+        self._is_closed = True
         if self._remote is not None:
             self._remote.close()

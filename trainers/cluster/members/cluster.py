@@ -23,6 +23,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
     Call,
     LostError,
     Remote,
+    RemoteError,
     RemotePeer,
     call_all,
 )
@@ -50,6 +51,10 @@ class ServerLostError(Exception):
 
 class WorkerLostError(Exception):
     """A worker is gone, or cannot reach a parameter server."""
+
+
+def _all_lost() -> ServerLostError:
+    return ServerLostError("all replicas are lost")
 
 
 class Cluster(ABC):
@@ -214,8 +219,15 @@ class Cluster(ABC):
         Raises:
             ServerLostError: None of the workers could be reached.
         """
-        found = self._fetched(workers, ("slots", self.program.sizes.slots))
-        return mean_of([slots for (slots,) in found.values()])
+        total, count = np.zeros(0, np.float32), 0
+        # One after the other: those of all workers together may be more than fits into memory.
+        for _, (slots,) in self._each_fetched(workers, ("slots", self.program.sizes.slots)):
+            with np.errstate(over="ignore", invalid="ignore"):
+                total = total + slots if count else slots
+            count += 1
+        if not count:
+            raise _all_lost()
+        return total / np.float32(count)
 
     def load_slots(self, slots: Vector) -> None:
         """Replaces the slots on the parameter servers."""
@@ -287,17 +299,25 @@ class Cluster(ABC):
     def _fetched(
         self, workers: Iterable[int], *wanted: tuple[str, int]
     ) -> dict[int, tuple[Vector, ...]]:
-        found: dict[int, tuple[Vector, ...]] = {}
+        found = dict(self._each_fetched(workers, *wanted))
+        if not found:
+            raise _all_lost()
+        return found
+
+    def _each_fetched(
+        self, workers: Iterable[int], *wanted: tuple[str, int]
+    ) -> Iterator[tuple[int, tuple[Vector, ...]]]:
+        """Yields these vectors of each worker that can be reached and has them."""
         with self._committing:
             for worker in workers:
                 try:
                     peer = self._peer(worker)
-                    found[worker] = tuple(peer.fetch(what, 0, size) for what, size in wanted)
-                except LostError:
+                    pieces = tuple(peer.fetch(what, 0, size) for what, size in wanted)
+                except (LostError, RemoteError):
                     continue
-        if not found:
-            raise ServerLostError("all replicas are lost")
-        return found
+                # One that has just taken the place of another has nothing yet.
+                if all(one.size == size for one, (_, size) in zip(pieces, wanted, strict=True)):
+                    yield worker, pieces
 
     def _each(self, workers: Sequence[int], do: Callable[[int, int], object]) -> list[int]:
         """Calls `do(position, worker)` for all at the same time; returns those that failed."""

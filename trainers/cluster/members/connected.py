@@ -229,6 +229,8 @@ class ConnectedCluster(Cluster):
                 _LOG.debug("%s %d has been silent for %.1f s", *part, silent_seconds)
                 self._launcher.signal(part, signal.SIGKILL)
                 arrival.drop()
+                # The signal may not reach it, while its machine still holds this wire.
+                self._drop_peer(arrival.address)
         self._look_seconds = time.monotonic()
 
     @override
@@ -326,6 +328,11 @@ class ConnectedCluster(Cluster):
             raise RetryableError(
                 f"{self._name((WORKER, worker))} cannot join the parameter server ({error})"
             ) from error
+
+    def _drop_peer(self, address: Address) -> None:
+        peer = self._peers.pop(address, None)
+        if peer is not None:
+            peer.close()
 
     @override
     def _peer(self, worker: int) -> RemotePeer:

@@ -19,6 +19,7 @@ from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from tests.processes import until
+from tests.trainers.clicks import of_keras
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, spec_of
 
 WORKERS, W = 4, 24
@@ -275,3 +276,27 @@ def test_without_any_worker_the_mean_of_slots_is_the_last_one_known(
     np.testing.assert_array_equal(learner.with_own_slots(cluster.state()).slots, copied.slots)
     learner.finish()
     np.testing.assert_array_equal(cluster.state().slots, copied.slots)
+
+
+def test_adam_knows_the_age_of_its_moments_after_a_pause(
+    threads_of: Callable[..., Cluster],
+) -> None:
+    """Of a gradient that never changes each step is the rate, as long as they fit together."""
+    job = replace(CONSTANT, name="aged", optimizer=of_keras("Adam", learning_rate=0.01))
+    cluster = threads_of(job, 4)
+    configuration = Configuration(job, spec_of(job, 4, 0.0), 64, rate_function(job))
+    learner = ClusterLearner(cluster, configuration, 1, lambda: range(4))
+    cluster.load(cluster.program.form.initial(1))
+    steps = 0
+    for pause in ("none", "copy", "drained"):
+        if pause == "copy":
+            cluster.load(learner.with_own_slots(cluster.state()))
+        learner.begin(Exchange.PUSH, range(4), 0, steps)
+        for _ in range(3):
+            for worker in range(4):
+                learner.step(Ticket(worker, steps))
+                steps += 1
+        expected = 1 - steps * job.learning_rate * np.sign(CONSTANT_GRADIENT)
+        np.testing.assert_allclose(learner.snapshot()[0], expected, rtol=1e-4, err_msg=pause)
+        if pause == "copy":
+            learner.finish()

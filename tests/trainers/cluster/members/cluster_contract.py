@@ -21,6 +21,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group
 from tests.trainers.clicks import of_keras
@@ -364,3 +365,41 @@ class ClusterContract:
         rows.revive(2)
         with pytest.raises(ServerLostError, match="all replicas are lost"):
             rows.mean_replica([])
+
+    # Slots of their own
+
+    @pytest.mark.parametrize("workload", [ROWS, ADAM], ids=["sgd", "adam"])
+    def test_workers_with_slots_of_their_own_push_what_is_to_be_added(
+        self, make_cluster: MakeCluster, workload: Workload
+    ) -> None:
+        """Each moves as the only worker with an optimizer would; the mean of slots is left."""
+        cluster = make_cluster(workload, WORKERS)
+        state = fresh(cluster)
+        assert cluster.scatter_slots(state.slots, 0, range(WORKERS)) == []
+        expected = state.parameters.astype(np.float64)
+        own = [OwnSlots(state.slots.copy(), 0, self._update_of(cluster)) for _ in range(WORKERS)]
+        for worker_step, worker in enumerate([0, 1, 1, 2, 0, 1]):
+            before, _ = cluster.snapshot()
+            task = task_of(cluster, worker_step, momentum=0.5)
+            push = cluster.step(worker, replace(task, own_workers=WORKERS))
+            assert (push.pulled_updates, push.pushed_updates) == (worker_step, worker_step + 1)
+            change = self._gradient_of(cluster, worker_step)
+            own[worker].turn(before, change, RATE, 0.5)
+            expected += change
+        np.testing.assert_allclose(cluster.snapshot()[0], expected, rtol=1e-5)
+        slots = cluster.mean_slots(range(WORKERS))
+        np.testing.assert_allclose(slots, np.mean([one.slots for one in own], axis=0), rtol=1e-5)
+        cluster.load_slots(slots)
+        left = cluster.state()
+        np.testing.assert_array_equal(left.slots, slots)
+        assert left.updates == 6
+
+    @staticmethod
+    def _update_of(cluster: Cluster) -> Any:
+        return None if cluster.program.is_built_in else cluster.program.new_update()
+
+    @staticmethod
+    def _gradient_of(cluster: Cluster, worker_step: int) -> Vector:
+        if cluster.program.workload.data is rows_data:
+            return batch_gradient(cluster, worker_step).astype(np.float32)
+        return np.array(CONSTANT_GRADIENT, np.float32)

@@ -16,6 +16,7 @@ import pytest
 
 from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Hello, Hold
+from syncswitch.trainers.cluster.exchange.remote import RemotePeer
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
 from syncswitch.trainers.cluster.members import connected
@@ -167,6 +168,24 @@ class TestWorkersThatAreLost:
         for worker in (0, 2):
             np.testing.assert_array_equal(replica_of(rows, worker).parameters, mean)
 
+    def test_have_no_part_in_a_mean_until_they_are_given_slots(
+        self, rows: ConnectedCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Somebody else takes the place of a worker, at its address, as the chief asks it."""
+        state = fresh(rows)
+        for worker in range(WORKERS):
+            assert rows.scatter_slots(state.slots + worker, 10 + worker, [worker]) == []
+
+        def peer(worker: int) -> RemotePeer:
+            return RemotePeer(rows._arrivals[WORKER, worker].address, rows._own)
+
+        monkeypatch.setattr(rows, "_peer", peer)
+        rows.fence(1)
+        rows._start([(WORKER, 1)])
+        for get_ready in (lambda: None, lambda: rows._build_worker(1), lambda: rows._connect(1)):
+            get_ready()
+            np.testing.assert_array_equal(rows.mean_slots(range(WORKERS)), state.slots + 1)
+
     def test_are_not_waited_for_once_nobody_wants_them(
         self, rows: ConnectedCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -233,6 +252,29 @@ class TestPartsThatHang:
         assert all_gone([before[part]])
         others = [process for one, process in before.items() if one != part]
         assert all(process.is_running() for process in others)
+
+    def test_are_not_asked_for_slots_any_more_even_where_no_signal_reaches_them(
+        self, rows: ConnectedCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        state = fresh(rows)
+        for worker in range(WORKERS):
+            rows.scatter_slots(state.slots + worker, worker, [worker])
+        rows.mean_slots(range(WORKERS))
+        stopped = processes(rows)[WORKER, 1]
+        stopped.suspend()
+
+        def look() -> bool:
+            rows.look_after()
+            return waiting.done()
+
+        with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+            patch.setattr(launcher_of(rows), "signal", lambda part, number: None)
+            waiting = pool.submit(rows.mean_slots, range(WORKERS))
+            try:
+                until(look, 30)
+            finally:
+                stopped.kill()
+        np.testing.assert_array_equal(waiting.result(), state.slots + 1)
 
     def test_but_not_soon_who_may_have_no_time_alone_nor_while_this_process_was_stopped(
         self, rows: ConnectedCluster
