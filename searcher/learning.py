@@ -517,12 +517,20 @@ def _stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | 
     return next((one for one in versions if (one.study, one.created_at) == made), None)
 
 
-def band(database: Database, policy: TimingPolicy) -> Band | None:
-    """The band for the next run with a policy, from its search and all uses since."""
+def band(database: Database, policy: TimingPolicy, momentum: str | None = None) -> Band | None:
+    """The band for the next run with a policy, from its search and all uses since.
+
+    `momentum` is that of the job after the switch, in case the database does not know the policy.
+    """
     stored = _stored_version(database, policy)
     if stored is None:
-        return policy.band
+        return band_alone(policy, momentum)
     return used_job(database, stored).band(use_curves(database, stored.fingerprint))
+
+
+def band_alone(policy: TimingPolicy, momentum: str | None) -> Band | None:
+    """The band for the next run with a policy of a file, from its search."""
+    return UsedJob(policy, (), momentum=momentum).band({})
 
 
 def after_use(

@@ -152,7 +152,7 @@ def chosen_by_policy(
     if planned is not None and planned.band is not None:
         return _learning(wanted, workload, identity, planned)
     percent, seed = policy.switch_percent, wanted.seed
-    band = home.band(policy) if is_guarded else None
+    band = home.band(policy, identity) if is_guarded else None
     if seed is None:
         goes_on = wanted.interrupted(workload, percent)
         seed = goes_on[0] if goes_on else home.own_seed(identity)

@@ -49,9 +49,11 @@ class UsesHome:
                 self.tell(reason_of(error))
             return otherwise
 
-    def band(self, policy: TimingPolicy) -> Band | None:
+    def band(self, policy: TimingPolicy, identity: WorkloadIdentity) -> Band | None:
         """The band that a run is compared with: the policy's, with what later runs have shown."""
-        return self.asked(lambda database: learning.band(database, policy), policy.band)
+        momentum = identity.momentum_after_switch
+        otherwise = learning.band_alone(policy, momentum)
+        return self.asked(lambda database: learning.band(database, policy, momentum), otherwise)
 
     def own_seed(self, identity: WorkloadIdentity, reference: str | None = None) -> int:
         """A seed that no other run of the job has; a random one where no database hands it out.

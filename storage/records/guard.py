@@ -68,8 +68,9 @@ class Band:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Band:
-        """Rebuilds a band from its JSON values."""
-        return cls(**{**values, "curve": tuple(BandPoint(**point) for point in values["curve"])})
+        """Rebuilds a band of either kind from its JSON values."""
+        kind = BelievedBand if "error" in values else cls
+        return kind(**{**values, "curve": tuple(BandPoint(**point) for point in values["curve"])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,12 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, GuardOutcome
+from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.uses.store import record_use, uses, uses_of
@@ -471,6 +472,19 @@ def test_a_job_that_has_changed_is_said(database: Database, policy: TimingPolicy
     assert words[1].startswith("8 of 28 switches failed with version 1, and a later switch is")
     shown = CliRunner().invoke(main, ["policy", "show", "digits", "--storage", database.url])
     assert f"; the guard went back 8 times; {drift}." in " ".join(shown.output.split())
+
+
+def test_a_file_is_held_against_what_its_runs_make_believe(database: Database) -> None:
+    """As a policy of the database is: where runs with a switch tell of the target, too."""
+    identity = replace(IDENTITY, momentum_after_switch=OWN_MOMENTUM)
+    known = published(database.url, identity, band=BAND)
+    believed = band(database, known)
+    assert isinstance(believed, BelievedBand)
+    of_file = replace(known, study="of another database")
+    assert band(database, of_file, OWN_MOMENTUM) == believed
+    for home in (UsesHome(database.url, print), UsesHome("sqlite:///missing.db", print)):
+        assert home.band(of_file, identity) == believed
+        assert home.band(of_file, IDENTITY) == BAND
 
 
 def test_a_target_that_was_measured_too_high_is_found_out(

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 
-from syncswitch.storage.records.guard import later_switch_points
+from syncswitch.storage.records.guard import (
+    Band,
+    BandPoint,
+    BelievedBand,
+    later_switch_points,
+)
 from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
 from syncswitch.storage.records.metric import WORST, Metric, metric_name
 from tests.identities import GENERATED, UNRECORDED
@@ -189,3 +194,17 @@ def test_with_a_momentum_for_each_worker_it_switches_again_once(
     percent: float, later: tuple[float, ...]
 ) -> None:
     assert later_switch_points(percent, OWN_MOMENTUM) == later
+
+
+@pytest.mark.parametrize(
+    "band",
+    [
+        Band(0.9, 0.01, 2, (BandPoint(500, 0.8, 0.0),)),
+        Band(None, 0.0),
+        BelievedBand(0.9, 0.01, 2, (BandPoint(500, 0.8, 0.1),), 0.003),
+    ],
+)
+def test_a_band_is_the_same_after_json(band: Band) -> None:
+    found = Band.of(json.loads(json.dumps(asdict(band))))
+    assert found == band
+    assert found.target_error == band.target_error
