@@ -297,6 +297,7 @@ def _search_adaptively(
         threshold=problem.threshold,
         target_accuracy=problem.known_accuracy if is_known else None,
         target_runs=problem.known_runs,
+        owns_momentum=problem.owns_momentum,
         **options,  # type: ignore[arg-type]
     ).among(problem.grid)
     return [search_with(strategy, problem.run_at)]

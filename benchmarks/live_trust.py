@@ -26,9 +26,10 @@ from rich.console import Console
 
 from benchmarks.console import at_most, parser
 from benchmarks.problems import BASELINE_PERCENT, BETA
+from syncswitch.searcher.learning import band_alone
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.search_costs import study_costs
-from syncswitch.storage.records.guard import Band, GuardOutcome, later_switch_points
+from syncswitch.storage.records.guard import GuardOutcome, later_switch_points
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -107,8 +108,8 @@ class Job:
             (cost,) = study_costs(database)
         return policy, cost.bsp_multiples or 0.0
 
-    def trained(self, percent: float, band: Band | None = None) -> list[Training]:
-        """Trainings that begin with a switch point, guarded if there is a band."""
+    def trained(self, percent: float, policy: TimingPolicy | None = None) -> list[Training]:
+        """Trainings that begin with a switch point, guarded if there is a policy's band."""
         workload = load_workload(self.reference)
         if self.trainer == "simulated":
             profile = load_profile(_PROFILE)
@@ -117,7 +118,9 @@ class Job:
         else:
             identity = workload_identity(workload, self.workers, "bsp", "asp")
             opened = ClusterTrainer(workload, self.workers)
-        retries = later_switch_points(percent) if band else ()
+        momentum = identity.momentum_after_switch
+        band = None if policy is None else band_alone(policy, momentum)
+        retries = later_switch_points(percent, momentum) if band else ()
         seeds = range(_FIRST_SEED, _FIRST_SEED + self.uses)
         specs = [TrialSpec(identity, percent, s, band=band, retry_percents=retries) for s in seeds]
         with contextlib.closing(opened) as trainer:
@@ -168,7 +171,7 @@ def main() -> None:
         for seed in range(options.searches):
             policy, cost = job.searched(seed)
             begin = policy.switch_percent if options.begin_at is None else options.begin_at
-            trainings = job.trained(begin, policy.band)
+            trainings = job.trained(begin, policy)
             console.print(
                 f"search {seed}: {policy.switch_percent:g} %, cost {cost:.2f}; trainings that begin"
                 f" at {begin:g} %: {job.words(trainings)}; stated: {_stated(policy)}"

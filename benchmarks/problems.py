@@ -40,6 +40,7 @@ class Problem(Protocol):
         first_seconds: A training with the first protocol alone: the unit of costs.
         grid: The candidates in percent and the first protocol alone, ascending.
         best_percent: The earliest switch that loses at most beta, on a grid or between.
+        owns_momentum: Whether each worker keeps a momentum of its own after the switch.
     """
 
     @property
@@ -60,6 +61,8 @@ class Problem(Protocol):
     def grid(self) -> tuple[float, ...]: ...
     @property
     def best_percent(self) -> float: ...
+    @property
+    def owns_momentum(self) -> bool: ...
 
     def run_at(self, percent: float, replicate: int) -> PlayedRun | None:
         """A run, the same for every strategy; None if none was recorded."""
@@ -136,6 +139,7 @@ class GeneratedProblem:
     known_accuracy: float = TARGET
     known_runs: int = KNOWN_RUNS
     settings: int = 6
+    owns_momentum: bool = False
     threshold: float = BETA
     target_accuracy: float = TARGET
     first_seconds: float = 1.0
@@ -246,6 +250,7 @@ class RecordedProblem:
     number: int
     job: RecordedJob
     threshold: float = BETA
+    owns_momentum: bool = False
 
     @property
     def settings(self) -> int:

@@ -130,6 +130,11 @@ class TrustProblem:
         return self.job.grid
 
     @property
+    def owns_momentum(self) -> bool:
+        """See `TrustJob`."""
+        return self.job.owns_momentum
+
+    @property
     def best_percent(self) -> float:
         """The earliest good one, of which all later ones are good."""
         best = BASELINE_PERCENT

@@ -23,7 +23,8 @@ from benchmarks.problems import (
     is_acceptable,
     recorded_jobs,
 )
-from benchmarks.recorded_jobs import guarded_jobs, trust_jobs
+from benchmarks.recorded_jobs import OWN_MOMENTUM, guarded_jobs, trust_jobs
+from reproduction.simulator import search_with
 from tests.program import TINY_WORKLOAD
 from tests.warm_program import run_code
 
@@ -122,6 +123,26 @@ def test_guard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         guard.main()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert next(row for row in rows if row[:1] == ["step"])[1:5] == ["0", "-", "6", "0.0"]
+
+
+def test_jobs_whose_workers_keep_a_momentum_of_their_own_are_searched_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = list[tuple[bool, float]]()
+
+    def noting(strategy: Any, run_at: Any) -> Any:
+        found.append((strategy.owns_momentum, min(strategy.grid())))
+        return search_with(strategy, run_at)
+
+    monkeypatch.setattr("benchmarks.contenders.search_with", noting)
+    own = tmp_path / OWN_MOMENTUM.name
+    own.mkdir()
+    adaptive = next(one for one in contenders() if one.names == ("adaptive",))
+    for folder in (tmp_path, own):
+        write_job(folder / "step.npz")
+        (job,) = trust_jobs(folder)
+        adaptive.search(job.problem(0), False)
+    assert found == [(False, 1.5625), (True, 0.0)]
 
 
 def test_learning(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
