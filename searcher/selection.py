@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from syncswitch.searcher.words import momentum_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import PolicyError, UserError
@@ -133,9 +134,20 @@ def only_job(
     )
 
 
-def named_jobs(jobs: Iterable[WorkloadIdentity]) -> str:
-    """Jobs of one workload, told apart by cluster and fingerprint."""
-    return "; ".join(f"{job.cluster} [{job.fingerprint[:12]}]" for job in jobs)
+def named_jobs(jobs: Iterable[WorkloadIdentity], beside: Iterable[WorkloadIdentity] = ()) -> str:
+    """Jobs of one workload, told apart by cluster and fingerprint.
+
+    Where they differ in the momentum after the switch, or from those that they are named `beside`,
+    they are told apart by that, too.
+    """
+    named = list(jobs)
+    rules = {job.momentum_after_switch for job in (*named, *beside)}
+
+    def described(job: WorkloadIdentity) -> str:
+        rule = momentum_text(job.momentum_after_switch) if len(rules) > 1 else None
+        return f"{job.cluster}{(rule and f', {rule}') or ''} [{job.fingerprint[:12]}]"
+
+    return "; ".join(map(described, named))
 
 
 def split_choice(text: str) -> tuple[str, str | None]:
@@ -225,7 +237,7 @@ def chosen_policy(
             which = "the real one"
         tell(
             f"{which} of {len(found)}, for {chosen.identity.cluster}; others:"
-            f" {named_jobs(one.identity for one in others)}; {how_to_choose}"
+            f" {named_jobs((one.identity for one in others), [chosen.identity])}; {how_to_choose}"
         )
     return chosen
 

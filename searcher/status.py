@@ -138,6 +138,7 @@ class SearchStatus:
     simulated_cluster: str | None
     first_protocol: str
     second_protocol: str
+    momentum_after_switch: str | None
     conditions: RunConditions
     study: str
     strategy: str
@@ -340,6 +341,7 @@ def search_status(
         simulated_cluster=identity.simulated_cluster,
         first_protocol=identity.first_protocol,
         second_protocol=identity.second_protocol,
+        momentum_after_switch=identity.momentum_after_switch,
         # Its runs have them; before the first one they are unknown.
         conditions=next((row.conditions for row in rows.values()), RunConditions()),
         study=search.study,

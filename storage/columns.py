@@ -155,6 +155,9 @@ class JobColumns:
     ]
     first_protocol: Annotated[str, "protocol before the switch"]
     second_protocol: Annotated[str, "protocol after the switch"]
+    momentum_after_switch: Annotated[
+        str | None, "momentum of the second protocol, such as own or same; null if it is not known"
+    ]
 
 
 @dataclass(frozen=True)

@@ -444,7 +444,8 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
         echo(f"no policies{of_it} here; find one with: {command}")
     else:
         title = metric_title(entry.policy.decided_by for entry in found)
-        print_rows([_cells(entry, title) for entry in found])
+        rules = {entry.identity.momentum_after_switch for entry in found}
+        print_rows([_cells(entry, title, has_rules=len(rules) > 1) for entry in found])
 
 
 @policy.command()
@@ -497,7 +498,7 @@ def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
     }
 
 
-def _cells(entry: PolicyEntry, title: str) -> Row:
+def _cells(entry: PolicyEntry, title: str, *, has_rules: bool) -> Row:
     found, metric, kept = entry.policy, entry.policy.decided_by, NONE
     workers = workers_text(found.workers, entry.identity.simulated_cluster)
     # Of a policy that is used as intended.
@@ -508,6 +509,7 @@ def _cells(entry: PolicyEntry, title: str) -> Row:
         ("workload", f"{found.workload} [{found.fingerprint[:8]}]"),
         ("version", " ".join([str(found.version), *entry.aliases])),
         ("cluster", f"{workers} {found.first_protocol},{found.second_protocol}"),
+        *([("momentum", entry.identity.momentum_after_switch or NONE)] if has_rules else []),
         ("switch at", f"{found.switch_percent:g} %"),
         (title, named_text(accuracy_text(found.mean_accuracy, metric), metric, title)),
         ("kept", kept),

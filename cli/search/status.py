@@ -23,6 +23,7 @@ from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
     counted,
+    momentum_text,
     run_conditions_text,
     workers_text,
 )
@@ -160,6 +161,8 @@ def overview(
         rows = [_search_cells(search) for search in others]
         if not any(search.simulated_cluster for search in others):
             rows = [[cell for cell in row if cell[0] != "workers"] for row in rows]
+        if len({search.momentum_after_switch for search in others}) < 2:
+            rows = [[cell for cell in row if cell[0] != "momentum"] for row in rows]
         parts.append(table_of(rows, {"used", "under"}, prose="under"))
     return Group(*parts)
 
@@ -169,7 +172,8 @@ def _details(search: SearchStatus) -> Group:
     workers = workers_text(search.workers, search.simulated_cluster)
     pair, metric = f"{search.first_protocol},{search.second_protocol}", search.decided_by
     heading = Text(f"{search.workload}, {workers} workers, {pair}", style="bold")
-    under = run_conditions_text(search.conditions)
+    under, rule = run_conditions_text(search.conditions), search.momentum_after_switch
+    heading.append(f", {momentum_text(rule)}" if rule else "", "not bold")
     heading.append("" if metric == Metric() else f", by {metric.axis_title}", "not bold")
     heading.append(f", {under}" if under else "", "not bold")
     is_stale = any(run.state == TrialState.STALE for run in search.in_flight)
@@ -305,6 +309,7 @@ def _search_cells(search: SearchStatus) -> Row:
     return [
         ("search", search.study),
         ("workers", workers_text(search.workers, search.simulated_cluster)),
+        ("momentum", search.momentum_after_switch or NONE),
         ("state", search.state),
         ("runs", f"{search.finished_runs}{of}"),
         ("under way", str(sum(run.state == TrialState.RUNNING for run in search.in_flight))),

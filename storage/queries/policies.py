@@ -29,9 +29,6 @@ class PolicyVersion(MeasuredJobColumns):
     version: Annotated[int, "1, 2, ... per fingerprint"]
     aliases: Annotated[str, "aliases that point at it, joined by commas; empty without one"]
     total_worker_steps: Annotated[int, "W, length of the job"]
-    momentum_after_switch: Annotated[
-        str | None, "momentum of the second protocol, such as own or same; null if it is not known"
-    ]
     switch_percent: Annotated[float, "percent of W in the first protocol"]
     target_accuracy: Annotated[float, "accuracy of the first protocol alone, or as given"]
     target_value: Annotated[float, "the same as a value of the metric, in its unit"]

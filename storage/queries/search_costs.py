@@ -152,12 +152,13 @@ def _searches(
 ) -> Select[Any]:
     # A policy from another database may come from a study of the same name.
     is_its_policy = (POLICIES.c.study == SEARCHES.c.study) & POLICIES.c.imported_at.is_(None)
-    of_job = ("workers", "simulated_cluster", "first_protocol", "second_protocol")
+    cluster = ("workers", "simulated_cluster", "first_protocol", "second_protocol")
+    of_job = (*cluster, "momentum_after_switch", "total_worker_steps")
     of_search = ("fingerprint", "study", "strategy", "trainer", "registered_at")
     query = (
         select(
             WORKLOADS.c.name.label("workload"),
-            *(WORKLOADS.c[name] for name in (*of_job, "total_worker_steps")),
+            *(WORKLOADS.c[name] for name in of_job),
             *(SEARCHES.c[name] for name in of_search),
             POLICIES.c.version.label("policy_version"),
         )

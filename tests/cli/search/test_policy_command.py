@@ -11,6 +11,9 @@ from command_line import LEAST, QUICK, Invoke, database_file, elsewhere, error_l
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import read_policy_file, write_policy
+from syncswitch.storage.queries.search_costs import study_costs
+from tests.searcher.policies import published
+from tests.storage.conftest import IDENTITY
 
 GOLDEN = Path(__file__).parents[2] / "storage" / "policies" / "golden_policy.json"
 
@@ -79,6 +82,30 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("one_version")
+def test_jobs_that_differ_in_the_momentum_after_the_switch_are_told_apart(
+    invoke: Invoke, url: str
+) -> None:
+    for rule in ("same", "own"):
+        published(url, replace(IDENTITY, momentum_after_switch=rule))
+    rows = [line.split() for line in invoke("policy", "list").stdout.splitlines()]
+    assert rows[0][3] == "momentum"
+    assert sorted(row[6] for row in rows if row and row[0] == "digits") == ["own", "same"]
+    rows = [line.split() for line in invoke("status").stdout.splitlines()]
+    assert rows[0][1] == "momentum"
+    assert {row[1] for row in rows[2:] if row} == {"own", "same"}
+    own, same = "each worker keeps its own momentum [", "all workers share one momentum ["
+    for words in (["policy", "export"], ["report"]):
+        line = error_line(invoke(*words, "digits"))
+        assert own in line, line
+        assert same in line
+    shown = invoke("policy", "show", "digits")
+    assert (own in shown.stderr) != (same in shown.stderr), "the other one"
+    assert {one["momentum_after_switch"] for one in invoke.answer("status")} == {"own", "same"}
+    with open_database(url, create=False) as database:
+        found = {one.fingerprint: one.momentum_after_switch for one in study_costs(database)}
+    assert set(found.values()) == {"own", "same"}
+
+
 def test_show_says_which_runs_are_in_the_database(invoke: Invoke, tmp_path: Path, url: str) -> None:
     content = invoke.answer("policy", "show", "generated")
     listed = invoke.answer("trials", "generated")

@@ -45,6 +45,7 @@ SEARCH = SearchStatus(
     simulated_cluster=None,
     first_protocol="bsp",
     second_protocol="asp",
+    momentum_after_switch=None,
     conditions=RunConditions(),
     study="digits-000000000000-00000000",
     strategy="adaptive",
