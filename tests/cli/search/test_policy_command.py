@@ -81,7 +81,6 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
         assert (json.loads(result.stdout)["workers"], result.stderr) == (4, "")
 
 
-@pytest.mark.usefixtures("one_version")
 def test_jobs_that_differ_in_the_momentum_after_the_switch_are_told_apart(
     invoke: Invoke, url: str
 ) -> None:
@@ -106,6 +105,7 @@ def test_jobs_that_differ_in_the_momentum_after_the_switch_are_told_apart(
     assert set(found.values()) == {"own", "same"}
 
 
+@pytest.mark.usefixtures("one_version")
 def test_show_says_which_runs_are_in_the_database(invoke: Invoke, tmp_path: Path, url: str) -> None:
     content = invoke.answer("policy", "show", "generated")
     listed = invoke.answer("trials", "generated")

@@ -250,3 +250,18 @@ def test_optimizers_that_workers_cannot_have_to_themselves_are_shared_and_it_is_
     for message in caplog.messages:
         assert message.startswith(f"workload {job.name!r}: {words}")
         assert message.endswith('or give momentum_after_switch="same" if that is meant')
+
+
+def test_a_worker_has_made_its_share_of_the_updates_since_the_switch() -> None:
+    def own_updates(workload: Workload, *counts: int | None) -> int:
+        spec = spec_of(workload, 4, 50.0)
+        return Configuration(workload, spec, 64, rate_function(workload)).own_updates(*counts)  # type: ignore[arg-type]
+
+    # 25 rounds, and then 40 pushes.
+    assert own_updates(CONSTANT, 65, 100, 140) == 25 + 10
+    assert own_updates(CONSTANT, 25, 100, 100) == 25
+    assert own_updates(CONSTANT, 65, 100, None) == 65
+    assert own_updates(CONSTANT, 25, None, 100) == 25
+    # With gradients of 4 batches the same steps are 10 pushes.
+    whole = replace(CONSTANT, batch_after_switch="global")
+    assert own_updates(whole, 35, 100, 140) == 25 + round(10 / 4)
