@@ -295,7 +295,8 @@ def _use_copy(
 
 
 def _job_parameters(job: StoredTrial | WorkloadIdentity) -> dict[str, object]:
-    names = ("workers", "first_protocol", "second_protocol", "total_worker_steps")
+    protocols = ("first_protocol", "second_protocol", "momentum_after_switch")
+    names = ("workers", *protocols, "total_worker_steps")
     return {name: getattr(job, name) for name in names}
 
 
