@@ -145,7 +145,7 @@ class ClusterLearner:
 
     def leave(self, worker: int) -> None:
         """Discards the replica, or the slots, of a worker that rests from now on."""
-        self._cluster.replicas.pop(worker, None)
+        self._cluster.discard(worker)
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
         """Copies parameters and statistics (means of replicas), and these rows of embeddings."""

@@ -69,8 +69,7 @@ class Cluster(ABC):
         numbers: The task numbers, each used once; see `Task`.
         members: The workers; None for one that is gone.
         servers: The parameter servers: over wires, or a single one in this process.
-        replicas: The number of updates in each worker's replica, or in slots of its own; removing
-            one discards what the worker has.
+        replicas: The number of updates in each worker's replica, or in slots of its own.
     """
 
     kind: str
@@ -85,6 +84,7 @@ class Cluster(ABC):
         self._shards = program.shards(servers)
         self.replicas: dict[int, int] = {}
         self._committing = threading.Lock()
+        self._counting = threading.Lock()
         self._pool = ThreadPoolExecutor(max(2, workers), thread_name_prefix="members")
 
     # The state on the parameter servers
@@ -175,8 +175,9 @@ class Cluster(ABC):
             raise WorkloadError(
                 f"workload {self.program.workload.name!r}: a worker-step fails: {error}"
             ) from error
-        if worker in self.replicas:
-            self.replicas[worker] += 1
+        with self._counting:
+            if worker in self.replicas:
+                self.replicas[worker] += 1
         return push
 
     def apply(self, group: Group, rate: float, momentum: float) -> None:
@@ -212,6 +213,11 @@ class Cluster(ABC):
         lost = self._each(workers, lambda _, worker: self._member(worker).take_slots(*given))
         self.replicas |= dict.fromkeys(set(workers) - set(lost), updates)
         return lost
+
+    def discard(self, worker: int) -> None:
+        """Forgets the replica of a worker, or its slots; it may be in a step."""
+        with self._counting:
+            self.replicas.pop(worker, None)
 
     def mean_slots(self, workers: Iterable[int]) -> Vector:
         """Returns the mean of these workers' slots; some may be a step ahead.
@@ -358,7 +364,7 @@ class Cluster(ABC):
         """
         found = self._call_servers("fence", [(worker,)] * len(self.servers))
         incarnations, pushed = zip(*found, strict=True)
-        self.replicas.pop(worker, None)
+        self.discard(worker)
         self._give_up(worker, incarnations[0])
         return pushed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
@@ -300,3 +301,27 @@ def test_adam_knows_the_age_of_its_moments_after_a_pause(
         np.testing.assert_allclose(learner.snapshot()[0], expected, rtol=1e-4, err_msg=pause)
         if pause == "copy":
             learner.finish()
+
+
+def test_a_worker_that_is_sent_to_rest_in_its_step_has_no_replica_any_more(
+    threads_of: Callable[..., Cluster],
+) -> None:
+    """The decision comes from the thread of another worker, as the step is being counted."""
+    cluster = threads_of(PLAIN, WORKERS)
+    segment = Segment(cluster, "local-sgd:8")
+    others = list[threading.Thread]()
+
+    class Counts(dict[int, int]):
+        def __getitem__(self, worker: int) -> int:
+            others.append(threading.Thread(target=segment.learner.leave, args=(worker,)))
+            others[-1].start()
+            others[-1].join(0.3)
+            return super().__getitem__(worker)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "replicas", Counts(cluster.replicas))
+        segment.step(segment.waiting()[0])
+        for one in others:
+            one.join()
+        assert len(others) == 1
+        assert set(cluster.replicas) == {1, 2, 3}
