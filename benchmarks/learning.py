@@ -37,7 +37,7 @@ from syncswitch.searcher.learning import lessons_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
-from syncswitch.storage.records.guard import BelievedBand, later_switch_points, target_error
+from syncswitch.storage.records.guard import Band, BelievedBand, later_switch_points, target_error
 
 _SETTINGS = 6
 _MOST_BASELINES = 20
@@ -126,8 +126,10 @@ class Course:
     def _trained(self, percent: float, seed: int) -> Use:
         # Of so many runs one more says nothing new.
         known = self._baseline_seeds[:_MOST_BASELINES]
-        band = self.job.band(known) if self.strategy.guarded and known else None
-        target = Assessment(self.strategy, self._observations).target() if band else None
+        band = None
+        if self.strategy.guarded:
+            band = self.job.band(known) if known else Band(None, BETA)
+        target = Assessment(self.strategy, self._observations).target() if known else None
         if band is not None and target is not None and self.strategy.owns_momentum:
             band = BelievedBand(target[0], BETA, band.runs, band.curve, target[1])
         later = [one for one in self.job.grid if percent < one < BASELINE_PERCENT]

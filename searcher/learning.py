@@ -1,8 +1,9 @@
 """Learning from a job's trainings: the switch of the next one, and the policies that follow.
 
-The first run of a job without a policy uses the first protocol alone and is published as a policy.
-The runs after it are recorded as uses of that policy, whatever their switch. Where they show that
-another switch takes less time, it is published as the next version.
+The first run of a job without a policy switches where the time of all runs to come is least, by
+what jobs like it show, and is published as a policy. The runs after it are recorded as uses of that
+policy, whatever their switch. Where they show that another switch takes less time, or have measured
+what the first protocol alone reaches, that is published as the next version.
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ from syncswitch.searcher.search.explanation import Explanation, explain
 from syncswitch.searcher.search.observations import cost_of, read_observations
 from syncswitch.searcher.search.policy_words import drift_text
 from syncswitch.searcher.search.recorded import measured_band
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
+from syncswitch.searcher.strategies.adaptive.strategy import (
+    UNTRIED_REASON,
+    AdaptiveStrategy,
+    Assessment,
+)
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.baseline import measured_threshold
-from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.words import measured_threshold_text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.metrics import mean_of
+from syncswitch.storage.metrics import mean_of, seconds_at_pace
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records.guard import Band, BelievedBand
+from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch
 from syncswitch.storage.records.job import OWN_MOMENTUM, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
@@ -83,11 +88,23 @@ def lessons_of(
     return [one if place == 0 else replace(one, cost=None) for place, one in enumerate(lessons)]
 
 
+def _lessons(
+    use: Observation,
+    number: int,
+    seed: int,
+    failed: Iterable[FailedSwitch],
+    total_worker_steps: int,
+) -> list[Observation]:
+    """`lessons_of` a recorded run."""
+    tried = [
+        (one.switch_percent, one.accuracy if one.worker_step >= total_worker_steps else None)
+        for one in failed
+    ]
+    return lessons_of(use, number, seed, tried)
+
+
 LEARNT = "learning-"
 """Prefix of the studies of policies that no search found."""
-
-FIRST_REASON = "nothing but the first protocol alone was tried so far"
-"""The reason of the policy of a job that was trained once, with the first protocol alone."""
 
 _USUAL_TARGET_RUNS = 5
 _LEAST_FAILED = 2
@@ -132,12 +149,14 @@ class UsedJob:
         uses: The uses in the order in which they were recorded, without disturbed ones.
         goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
         momentum: That of the job after the switch, as in its identity.
+        unrecorded: What a first run teaches, before there is a policy that it is a use of.
     """
 
     policy: TimingPolicy
     uses: tuple[StoredTrial, ...]
     goes_back: bool = True
     momentum: str | None = None
+    unrecorded: tuple[Observation, ...] = ()
 
     @property
     def kept(self) -> list[bool]:
@@ -179,11 +198,20 @@ class UsedJob:
         if expected_uses is None and failed < _LEAST_FAILED:
             return None
         answer = self._decision(expected_uses or 0)
-        is_first = self.policy.reason == FIRST_REASON
+        is_first = self.policy.reason == UNTRIED_REASON
         if not isinstance(answer, Decided) or (answer.switch_percent == here and not is_first):
             return None
-        time = self._assessment().expected_time(here)
+        before = self._assessment().expected(here)
+        time = None if before is None else before.expected_time
         return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
+
+    def expected(self, percent: float) -> Decided | None:
+        """What is expected of a training with a switch; None while there is no threshold."""
+        return self._assessment().expected(percent) if self.threshold else None
+
+    def answer(self) -> Decided | None:
+        """The best switch that is known; None before any run, or without a threshold."""
+        return self._assessment().standing_answer() if self.threshold else None
 
     def _decision(self, expected_uses: int) -> Decision | None:
         """The next switch to try, or the answer if nothing is left to try; None without either."""
@@ -194,8 +222,9 @@ class UsedJob:
             self._assessment(left).decision() if left > 0 else self._assessment().standing_answer()
         )
 
-    def _assessment(self, uses_left: int | None = None) -> Assessment:
-        return Assessment(self.strategy(), self.observations(), uses_left)
+    def _assessment(self, uses_left: int = 0) -> Assessment:
+        left = uses_left if self.policy.guarded else None
+        return Assessment(self.strategy(), self.observations(), left)
 
     def observations(self) -> list[Observation]:
         """The runs that the policy rests on, and all uses."""
@@ -209,11 +238,10 @@ class UsedJob:
             )
             for number, run in enumerate(self.policy.evidence)
         ]
-        whole = self.policy.total_worker_steps
         used = (
             lesson
             for number, use in enumerate(self.uses)
-            for lesson in lessons_of(
+            for lesson in _lessons(
                 Observation(
                     use.switch_percent if use.held_percent is None else use.held_percent,
                     use.converged_accuracy or 0.0,
@@ -222,13 +250,11 @@ class UsedJob:
                 ),
                 number,
                 use.seed or 0,
-                [
-                    (one.switch_percent, one.accuracy if one.worker_step >= whole else None)
-                    for one in use.failed
-                ],
+                use.failed,
+                self.policy.total_worker_steps,
             )
         )
-        return [*rests_on, *used]
+        return [*rests_on, *used, *self.unrecorded]
 
     def strategy(self) -> AdaptiveStrategy:
         """The strategy of a search for this job, over all switch points of its runs so far."""
@@ -294,9 +320,29 @@ class UsedJob:
             threshold=threshold, band=None if band is None else replace(band, threshold=threshold)
         )
 
-    def draft(self, revision: Revision) -> TimingPolicy:
-        """The version that a revision publishes after this one."""
-        decided, band = revision.answer, self.policy.band
+    def with_measured_target(
+        self, curves: Mapping[int, Sequence[Evaluation]]
+    ) -> TimingPolicy | None:
+        """The version to publish once a use has measured the target; None where there is no news.
+
+        `curves` are those of the uses.
+        """
+        answer = self.answer()
+        if self.policy.target_accuracy is not None or answer is None:
+            return None
+        if answer.target_accuracy is None:
+            return None
+        draft = self._draft(answer)
+        alone = [
+            use.training_seconds
+            for use in self.uses
+            if use.switch_percent == BASELINE_PERCENT and not use.diverged
+        ]
+        return replace(draft, band=self._measured_band(curves), baseline_seconds=mean_of(alone))
+
+    def _draft(self, decided: Decided) -> TimingPolicy:
+        """The version that an answer publishes after this one."""
+        band = self.policy.band
         percent = decided.switch_percent
         mine = [use for use in self.uses if use.switch_percent == percent and not use.diverged]
         held = [use for use in self.uses if use.held_percent == percent and not use.diverged]
@@ -305,8 +351,6 @@ class UsedJob:
             for run in self.policy.evidence
             if run.switch_percent == percent and not run.diverged
         ]
-        if self.policy.reason != FIRST_REASON:
-            decided = replace(decided, reason=revision.why)
         if band is not None:
             band = replace(band, target_accuracy=decided.target_accuracy)
         return self._new_version(
@@ -327,6 +371,13 @@ class UsedJob:
             speed_up_high=None,
             band=band,
         )
+
+    def draft(self, revision: Revision) -> TimingPolicy:
+        """The version that a revision publishes after this one."""
+        answer = revision.answer
+        if self.policy.reason != UNTRIED_REASON:
+            answer = replace(answer, reason=revision.why)
+        return self._draft(answer)
 
     def _new_version(self, **changes: Any) -> TimingPolicy:
         return replace(
@@ -360,6 +411,8 @@ class NextRun:
         band: What its guard compares it with; None without a guard.
         begins_from: The policy of simulated runs from which the first real one begins.
         learns: Whether what it measures decides where later runs switch.
+        expected: What is expected of it while no target is measured; None where one is.
+        uses_left: Trainings to come with this one, as far as it learns.
     """
 
     policy: TimingPolicy | None
@@ -367,6 +420,8 @@ class NextRun:
     band: Band | None = None
     begins_from: TimingPolicy | None = None
     learns: bool = False
+    expected: Decided | None = None
+    uses_left: int = 1
 
 
 def next_run(
@@ -378,14 +433,54 @@ def next_run(
         UserError: As `UsedJob.next_percent`.
     """
     found = PolicyRegistry(database).lookup(identity.fingerprint)
+    begin = None if found else simulated_policy(database, identity)
+    if begin is not None:
+        return NextRun(None, begin.switch_percent, _band_of(begin), begin, learns=True)
     if found:
         job = used_job(database, found[0], goes_back)
         band = job.band(use_curves(database, identity.fingerprint))
-        return NextRun(found[0], job.next_percent(uses), band, learns=True)
-    begin = simulated_policy(database, identity)
-    if begin is None:
-        return NextRun(None, BASELINE_PERCENT, learns=True)
-    return NextRun(None, begin.switch_percent, _band_of(begin), begin, learns=True)
+    else:
+        job = _unused_job(identity, goes_back)
+        band = job.policy.band
+    percent = job.next_percent(uses)
+    is_measured = band is None or band.target_accuracy is not None
+    return NextRun(
+        found[0] if found else None,
+        percent,
+        band,
+        learns=True,
+        expected=None if is_measured else job.expected(percent),
+        uses_left=max(1, uses - len(job.uses)),
+    )
+
+
+def _unused_job(
+    identity: WorkloadIdentity, goes_back: bool | None, lessons: Iterable[Observation] = ()
+) -> UsedJob:
+    """A job without a policy, of which nothing is known but what a first run teaches."""
+    usual = AdaptiveStrategy()
+    if not identity.decided_by.has_usual_threshold:
+        usual = usual.without_threshold()
+    blank = TimingPolicy(
+        **identity.policy_fields,
+        version=1,
+        switch_percent=BASELINE_PERCENT,
+        target_accuracy=None,
+        threshold=usual.threshold,
+        mean_accuracy=None,
+        training_seconds=None,
+        baseline_seconds=None,
+        strategy=usual.name,
+        study=f"{LEARNT}{identity.fingerprint[:12]}",
+        evidence=(),
+        created_at=datetime.now(timezone.utc).isoformat(),
+        software=software_versions(),
+        guarded=True,
+        reason=UNTRIED_REASON,
+        band=Band(None, usual.threshold),
+    )
+    momentum = identity.momentum_after_switch
+    return UsedJob(blank, (), goes_back is not False, momentum, tuple(lessons))
 
 
 def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
@@ -418,49 +513,57 @@ def first_policy(
     reference: str,
     record: TrialRecord,
     begins_from: TimingPolicy | None = None,
+    goes_back: bool | None = None,
 ) -> TimingPolicy | None:
     """Publishes the first run of a job as its policy; None where it diverged.
 
-    A run that began from a policy of simulated runs publishes the switch that held in it, with the
-    target and band of that policy until the job's own runs replace them.
+    It has a target where the first protocol alone did the whole of it, or the rest after a failed
+    switch. A run that began from a policy of simulated runs publishes the switch that held in it,
+    with the target and band of that policy until the job's own runs replace them.
     """
     if record.diverged:
         return None
-    accuracy, usual = record.converged_accuracy, AdaptiveStrategy()
-    if not identity.decided_by.has_usual_threshold:
-        usual = usual.without_threshold()
-    policy = TimingPolicy(
-        **identity.policy_fields,
-        version=1,
-        switch_percent=BASELINE_PERCENT,
-        target_accuracy=accuracy,
-        threshold=usual.threshold,
-        mean_accuracy=accuracy,
-        training_seconds=record.training_seconds,
-        baseline_seconds=record.training_seconds,
-        strategy=usual.name,
-        study=f"{LEARNT}{identity.fingerprint[:12]}",
-        evidence=(),
-        created_at=datetime.now(timezone.utc).isoformat(),
-        software=software_versions(),
-        guarded=True,
-        reason=FIRST_REASON,
-        band=measured_band(accuracy, usual.threshold, [record.evaluations]),
+    guard, began, accuracy = record.guard, record.spec.switch_percent, record.converged_accuracy
+    held = began if guard is None or guard.held_percent is None else guard.held_percent
+    steps, phases = identity.total_worker_steps, record.phases
+    cost = TrialCost(
+        paid_seconds=record.training_seconds,
+        first_seconds=seconds_at_pace(phases, identity.first_protocol, steps),
+        second_seconds=seconds_at_pace(phases, identity.second_protocol, steps),
     )
+    lessons = _lessons(
+        Observation(held, accuracy, cost=cost),
+        0,
+        record.spec.seed,
+        () if guard is None else guard.failed,
+        steps,
+    )
+    job = _unused_job(identity, goes_back, lessons)
+    is_alone, seconds = held == BASELINE_PERCENT, record.training_seconds
+    target = accuracy if is_alone else None
+    policy = replace(job.policy, target_accuracy=target)
+    if is_alone:
+        curve = [record.evaluations]
+        policy = replace(policy, band=measured_band(accuracy, policy.threshold, curve))
     if begins_from is not None:
-        guard, began = record.guard, record.spec.switch_percent
-        held = began if guard is None or guard.held_percent is None else guard.held_percent
         policy = replace(
             policy,
             switch_percent=held,
             target_accuracy=begins_from.target_accuracy,
             threshold=begins_from.threshold,
-            training_seconds=record.training_seconds if held == began else None,
-            baseline_seconds=None,
             reason=f"begun from version {begins_from.version} for {begins_from.workers} simulated"
             f" workers, a switch at {begins_from.switch_percent:g} %",
             band=_band_of(begins_from),
         )
+    elif (answer := job.answer()) is not None:
+        policy = replace(policy, **asdict(answer))
+    is_its_switch = held == policy.switch_percent
+    policy = replace(
+        policy,
+        mean_accuracy=accuracy if is_its_switch else None,
+        training_seconds=seconds if is_its_switch and held == began else None,
+        baseline_seconds=seconds if began == BASELINE_PERCENT else None,
+    )
     register_workload(database, identity, reference)
     return PolicyRegistry(database).publish(policy)
 
@@ -556,12 +659,24 @@ def after_use(
     words = [] if drift is None else [drift_text(drift)]
     if not _is_current(database, stored):
         return words
-    measured = None if expected_uses is None else job.with_measured_threshold()
+    first, metric = stored.first_protocol.upper(), stored.decided_by
+    measured: TimingPolicy | None = None
+    if expected_uses is not None:
+        measured = job.with_measured_threshold()
     if measured is not None:
         stored = registry.publish(measured, replaces=stored.version)
         job = replace(job, policy=stored)
-        first, metric = stored.first_protocol.upper(), stored.decided_by
         words.append(measured_threshold_text(stored.threshold, metric, first))
+    curves = use_curves(database, stored.fingerprint)
+    measured = None if expected_uses is None else job.with_measured_target(curves)
+    if measured is not None and measured.target_accuracy is not None:
+        stored = registry.publish(measured, replaces=stored.version)
+        job = replace(job, policy=stored)
+        target = metric.text(measured.target_accuracy)
+        words.append(
+            f"the target is measured: {first} alone reached {metric.with_article} of {target};"
+            f" version {stored.version} has it, and later runs are held to it"
+        )
     revision = job.revision(expected_uses)
     if revision is None:
         return words

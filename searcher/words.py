@@ -15,6 +15,9 @@ _ACCURACY = Metric()
 NONE = "-"
 """The cell of an unknown value."""
 
+UNJUDGED = "Whether later runs kept the accuracy is unknown: no target is measured."
+"""For uses of a job whose first protocol alone nobody has trained."""
+
 
 def value_text(value: float | None, form: str, none: str = NONE) -> str:
     """A number in a format; `-` for None."""

@@ -32,6 +32,7 @@ from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import (
     USUAL_PROTOCOLS,
+    USUAL_USES,
     USUAL_WORKERS,
     ClusterChoice,
     TrainerChoice,
@@ -112,16 +113,17 @@ class _Program(ProgramCommand, PanelCommand):
     "--learn/--no-learn",
     default=None,
     help="Search while training: each run shows where the next one should switch, and may try"
-    " another switch than its policy's. Without a policy the first run uses the first protocol"
-    " alone. All are guarded.  [default: --learn with the current policy of the database, if it"
-    " was found for guarded runs on a real cluster]",
+    " another switch than its policy's. Without a policy the first run switches where other jobs"
+    " show that it pays. All are guarded.  [default: --learn without a policy, and with the current"
+    " one of the database if it was learnt, or found for guarded runs on a real cluster]",
 )
 @click.option(
     "--uses",
     type=click.IntRange(1, 1_000_000),
-    default=30,
+    default=USUAL_USES,
     show_default=True,
-    help="With --learn: how often this job is trained in total. The more often, the more is tried.",
+    help="With --learn: how often this job is trained in total. The more often, the more is tried,"
+    " and the sooner a run uses the first protocol alone, to measure what later ones are held to.",
 )
 @inject_option
 @conditions_options

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli import console
+from syncswitch.searcher.search.policy_words import promise_sentences
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import counted
 from syncswitch.storage.metrics import time_to_accuracy_seconds
@@ -189,12 +190,12 @@ def report_as_json(done: Training) -> dict[str, Any]:
 
 def _seconds_to_target(policy: TimingPolicy | None, record: TrialRecord) -> float | None:
     """Seconds until the policy's target accuracy; None if it was never reached."""
-    if policy is None:
+    if policy is None or policy.target_accuracy is None:
         return None
     return time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
 
 
-def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
+def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool | None:
     accuracy = record.converged_accuracy
     return is_kept(accuracy, record.diverged, policy.target_accuracy, policy.threshold)
 
@@ -226,7 +227,7 @@ def print_report(done: Training) -> None:
     console.print_text(_time_sentence(done))
     if record.guard is not None:
         console.print_text(_guarded(record, record.guard))
-    if policy is not None and not _reaches_target(policy, record):
+    if policy is not None and _reaches_target(policy, record) is False:
         is_guarded = policy.is_for_guard and record.guard is not None
         share, usual = policy.kept_share, policy.baseline_kept_share
         share = policy.delivered_share if is_guarded else share
@@ -279,6 +280,10 @@ def _outcome(policy: TimingPolicy | None, record: TrialRecord) -> str:
         return (
             f"{job} with policy version {policy.version}: {accuracy}. How much worse later ones may"
             f" be is measured in the first {THRESHOLD_RUNS} runs."
+        )
+    if policy.target_accuracy is None:
+        return (
+            f"{job} with policy version {policy.version}: {accuracy}. {promise_sentences(policy)}"
         )
     verdict = "within" if _reaches_target(policy, record) else "NOT within"
     seconds = _seconds_to_target(policy, record)

@@ -32,6 +32,7 @@ from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import condition_values
+from syncswitch.storage.uses.summary import UseSummary
 
 _INTERVAL_SECONDS = 1.0
 _OF_POLICY = (
@@ -315,9 +316,15 @@ def _search_cells(search: SearchStatus) -> Row:
         ("under way", str(sum(run.state == TrialState.RUNNING for run in search.in_flight))),
         ("failed", str(search.failed_runs)),
         ("switch at", answer),
-        ("used", f"{uses.uses} ({uses.kept} kept)" if uses and uses.uses else "-"),
+        ("used", _used(uses)),
         ("under", run_conditions_text(search.conditions) or "-"),
     ]
+
+
+def _used(uses: UseSummary | None) -> str:
+    if uses is None or not uses.uses:
+        return "-"
+    return f"{uses.uses} ({'not judged' if uses.kept is None else f'{uses.kept} kept'})"
 
 
 def _table(*columns: str, words: str) -> Table:

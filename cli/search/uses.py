@@ -124,7 +124,7 @@ def _cells(use: PolicyUseFacts, metric: Metric, title: str) -> Row:
         ("version", str(use.policy_version)),
         ("seed", str(use.seed)),
         (title, "diverged" if use.diverged else reached),
-        ("kept", "yes" if use.kept else "no"),
+        ("kept", {True: "yes", False: "no", None: "unknown"}[use.kept]),
         ("seconds", seconds_text(use.training_seconds)),
         ("guard", use.guard),
         ("held", percent_text(use.held_percent)),

@@ -31,6 +31,9 @@ USUAL_WORKERS = 4
 USUAL_PROTOCOLS = "bsp,asp"
 """Default protocols of a cluster."""
 
+USUAL_USES = 3
+"""Trainings of a job that are expected in all where nobody says how many: a few."""
+
 
 @dataclass(frozen=True)
 class TrainerOption:

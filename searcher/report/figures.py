@@ -27,7 +27,7 @@ from syncswitch.searcher.report.drawing import (
     literal,
 )
 from syncswitch.searcher.speed_up import Estimate
-from syncswitch.searcher.words import counted, percent_text
+from syncswitch.searcher.words import UNJUDGED, counted, percent_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -314,10 +314,12 @@ def later_uses(data: ReportData) -> Drawing:
         for number, use in uses
         for percent in (use.failed_percents.split(", ") if use.failed_percents else ())
     ]
-    kept = sum(use.kept for use in data.uses)
+    kept = sum(bool(use.kept) for use in data.uses)
+    judged = any(use.kept is not None for use in data.uses)
+    how = f"{kept} of {counted(len(uses), 'later run')} kept the {metric.name}; crosses did not."
     drawing = Drawing(
         "Later runs with the policy",
-        f"{kept} of {counted(len(uses), 'later run')} kept the {metric.name}; crosses did not."
+        f"{how if judged else UNJUDGED}"
         " Below are the switches of each run: crosses failed, dots held.",
     )
     with drawn(drawing, 2.8, 1.9) as (axes, below):
@@ -325,6 +327,7 @@ def later_uses(data: ReportData) -> Drawing:
         for label, is_kept, marker, colour in (
             ("kept", True, "o", POLICY),
             ("not kept", False, "X", SECOND),
+            ("no target measured", None, "o", QUIET),
         ):
             sound = [(n, use) for n, use in uses if use.kept is is_kept and not use.diverged]
             if sound:

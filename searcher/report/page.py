@@ -26,6 +26,7 @@ from syncswitch.searcher.search.policy_words import (
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.words import (
     NONE,
+    UNJUDGED,
     accuracy_text,
     counted,
     momentum_text,
@@ -192,6 +193,8 @@ def uses_figure_sentence(data: ReportData) -> str:
         f"{kept} of {counted(len(data.uses), 'later run')} kept the"
         f" {data.identity.decided_by.name}."
     )
+    if all(use.kept is None for use in data.uses):
+        text = UNJUDGED
     if tried:
         text += (
             f" In {tried} of them a switch failed: the run went back to it and on in"

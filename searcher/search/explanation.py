@@ -152,7 +152,9 @@ def _untried(
 
 def _changes(strategy: Strategy, runs: Sequence[Observation], answer: Decided) -> Iterator[Change]:
     """Imagines failures at the answer and later, and successes earlier."""
-    threshold = strategy.with_measured_threshold(runs).threshold
+    threshold, target = strategy.with_measured_threshold(runs).threshold, answer.target_accuracy
+    if target is None:
+        return
     tried = {run.switch_percent for run in runs if run.switch_percent < strategy.highest_percent}
     earlier = [p for p in strategy.grid() if p < answer.switch_percent]
     asked = {*tried, *earlier[-1:]}
@@ -160,7 +162,7 @@ def _changes(strategy: Strategy, runs: Sequence[Observation], answer: Decided) -
         asked.add(answer.switch_percent)
     for percent in sorted(asked, reverse=True):
         fails = percent >= answer.switch_percent
-        accuracy = answer.target_accuracy - (_FAILING_LOSS * threshold if fails else 0.0)
+        accuracy = target - (_FAILING_LOSS * threshold if fails else 0.0)
         imagined = tuple(runs)
         for number in range(1, _MOST_FURTHER_RUNS + 1):
             _, replicate = asked_trials(strategy, imagined, NextTrial(percent))[0]

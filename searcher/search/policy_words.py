@@ -10,6 +10,7 @@ from typing import Any
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import NONE, counted
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.uses.summary import Drift, UseSummary
@@ -48,8 +49,34 @@ def promise_sentences(policy: TimingPolicy) -> str:
             return ""
         return f"About {_of_100(usual)} of 100 runs should stay {within} their mean {metric.name}."
     mean = f"{within} {first}'s mean {metric.name}"
+    if policy.target_accuracy is None:
+        expected = (policy.delivered_share, usual, policy.expected_time)
+        return expected_sentences(*expected, policy.threshold, first, metric)
     parts = (_guarded_promise if policy.guarded else _bare_promise)(policy, first, mean)
     return " ".join(parts)
+
+
+def expected_sentences(
+    delivered: float | None,
+    usual: float | None,
+    time: float | None,
+    threshold: float,
+    first: str,
+    metric: Metric,
+) -> str:
+    """Returns what to expect of a job whose target nobody has measured; empty if unknown.
+
+    The figures are shares of models within the threshold, with the guard and with the first
+    protocol alone, and the time of a training over that of the first protocol alone.
+    """
+    if delivered is None or usual is None or time is None:
+        return ""
+    return (
+        f"About {_of_100(delivered)} of 100 jobs like this one should deliver a model within"
+        f" {metric.with_unit(f'{threshold:g}')} of {first}'s mean {metric.name}, where about"
+        f" {_of_100(usual)} do with {first} alone, in {time:.2f} of its time: that is expected from"
+        " other jobs, and not measured on this one."
+    )
 
 
 def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
@@ -157,6 +184,12 @@ def _measured(policy: TimingPolicy) -> str:
     """Returns the accuracies with the policy and with the first protocol alone, if known."""
     accuracies = _accuracies(policy, BASELINE_PERCENT)
     metric = policy.decided_by
+    if policy.target_accuracy is None:
+        reached = ""
+        if policy.mean_accuracy is not None:
+            reached = f"It reached {metric.with_article} of {metric.text(policy.mean_accuracy)}. "
+        first = policy.first_protocol.upper()
+        return f"{reached}No target is measured: {first} alone has not trained this job."
     target = f"The target is {metric.text(policy.target_accuracy)}"
     if accuracies:
         mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
@@ -183,7 +216,8 @@ def uses_text(summary: UseSummary) -> str:
     """For example `used 41 times, 39 kept, 1.43 times as fast; the guard went back twice`."""
     if not summary.uses:
         return "not used yet"
-    parts = [f"used {_times(summary.uses)}", f"{summary.kept:,} kept"]
+    kept = f"{summary.kept:,} kept" if summary.kept is not None else "no target to judge by"
+    parts = [f"used {_times(summary.uses)}", kept]
     if summary.speed_up is not None:
         parts.append(f"{summary.speed_up:.2f} times as fast")
     text = ", ".join(parts)

@@ -959,6 +959,7 @@ class Search(TrialLoop[SearchResult]):
 
     def _end(self, policy: TimingPolicy, state: SearchState) -> SearchResult:
         """Deletes the checkpoints, and returns what the search found and cost."""
+        assert policy.target_accuracy is not None  # a search measures it first
         self.store.set_target(self.study_name, policy.target_accuracy)
         self.prefixes.remove()
         self.study.describe({"policy_switch_percent": policy.switch_percent})
@@ -1013,7 +1014,9 @@ class Search(TrialLoop[SearchResult]):
             keep=None if is_guarded(strategy) else getattr(strategy, "keep", None),
             speed_up_low=speed_up.low if speed_up else None,
             speed_up_high=speed_up.high if speed_up else None,
-            band=measured_band(
+            band=None
+            if decided.target_accuracy is None
+            else measured_band(
                 decided.target_accuracy,
                 strategy.threshold,
                 (completed[n].evaluations for n in baseline if n in completed),

@@ -56,7 +56,8 @@ class Decided:
 
     Attributes:
         switch_percent: The switch point of the timing policy.
-        target_accuracy: A, the accuracy that candidates were compared with.
+        target_accuracy: A, the accuracy that candidates were compared with; None where nothing has
+            measured it yet, and all shares are those that are expected of such jobs.
         confidence: Probability that guarded trainings with this switch take less time than with the
             first protocol alone; for a bare switch, that it keeps the accuracy often enough. None
             for the first protocol alone, and if the strategy does not say.
@@ -72,7 +73,7 @@ class Decided:
     """
 
     switch_percent: float
-    target_accuracy: float
+    target_accuracy: float | None
     confidence: float | None = None
     kept_share: float | None = None
     delivered_share: float | None = None

@@ -50,13 +50,16 @@ def train_by_command(
     home = UsesHome(storage, tell)
     wanted = Wanted(trainer, name, workers, pair, seed, home, policy or CURRENT)
     job = trainer.command_job(name, workers or 1, pair or trainer.pair(None))
-    goes_back = job.template.can_go_back if learn else None
+    learnt_uses = None if learn is False or policy is not None else uses
+    goes_back = None if learnt_uses is None else job.template.can_go_back
     if switch_at is not None:
         chosen = chosen_by_user(wanted, switch_at)
     elif learn:
         chosen = chosen_by_learning(wanted, uses, goes_back)
     else:
-        chosen = chosen_by_policy(wanted, is_guarded=guarded)
+        chosen = chosen_by_policy(
+            wanted, is_guarded=guarded, learnt_uses=learnt_uses, goes_back=goes_back
+        )
     spec, used, identity = trial_of(chosen, tell), chosen.run.policy, chosen.identity
     pair = (identity.first_protocol, identity.second_protocol)
     runner = CommandTrainer(replace(job, workers=identity.workers, protocols=pair))
@@ -67,10 +70,10 @@ def train_by_command(
             record = _trained(runner, spec, watching, job.template.can_resume, tell)
         folder = runner.last_folder
         assert folder is not None  # it has just trained
-        if learn and used is None:
-            used = home.first_policy(identity, name, record)
+        if chosen.run.learns and used is None:
+            used = home.first_policy(identity, name, record, goes_back=goes_back)
         home.record(used, use_id, record, choice=policy, model=trainer.output_folder / name)
-        home.tell_lessons(used, uses if learn else None, goes_back)
+        home.tell_lessons(used, uses if chosen.run.learns else None, goes_back)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command starts afresh") from None
     if record.diverged:

@@ -10,10 +10,13 @@ from typing import Any
 
 from syncswitch.searcher.backends.base import ClusterChoice
 from syncswitch.searcher.backends.command import UsersCommand
-from syncswitch.searcher.learning import NextRun, next_run
+from syncswitch.searcher.learning import LEARNT, NextRun, next_run
+from syncswitch.searcher.search.policy_words import expected_sentences
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
+from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -115,28 +118,33 @@ def chosen_by_learning(wanted: Wanted, uses: int, goes_back: bool | None = None)
 
 
 def chosen_by_policy(
-    wanted: Wanted, *, is_guarded: bool = True, learnt_uses: int | None = None
+    wanted: Wanted,
+    *,
+    is_guarded: bool = True,
+    learnt_uses: int | None = None,
+    goes_back: bool | None = None,
 ) -> Chosen:
     """A run that switches where its policy says, or where learning wants to try.
 
     `learnt_uses` is how often the job is trained in all, by runs that may try other switch points;
-    None where they keep to the policy.
+    None where they keep to the policy. A job that has none learns from its first run on.
 
     Raises:
-        PolicyError: There is no policy for exactly this job.
+        PolicyError: There is no policy for exactly this job, and the run may not learn.
     """
     trainer, home, selection = wanted.trainer, wanted.home, wanted.selection
     if isinstance(trainer, ClusterChoice):
         find_module(wanted.reference)
+    learns = learnt_uses if is_guarded else None
+    if learns is not None and holds_nothing(home.url):
+        return chosen_by_learning(wanted, learns, goes_back)
     known = known_policies(selection, home.url)
     candidates = selection.meant(known)
     elsewhere = replace(selection, cluster=None).meant(known)
     is_real = trainer.simulated_cluster is None
-    learns = learnt_uses if is_guarded and is_real else None
     if not candidates and learns is not None:
-        begun = _begun(wanted, elsewhere, learns)
-        if begun is not None:
-            return begun
+        begun = _begun(wanted, elsewhere, learns) if is_real else None
+        return begun or chosen_by_learning(wanted, learns, goes_back)
     if not candidates:
         if elsewhere and is_real:
             raise _only_simulated(wanted, elsewhere)
@@ -144,11 +152,18 @@ def chosen_by_policy(
     workload: Any = trainer.load(
         wanted.reference, max(entry.identity.workers for entry in candidates)
     )
-    policy, identity = _exact(wanted, candidates, workload)
+    try:
+        policy, identity = _exact(wanted, candidates, workload)
+    except PolicyError as error:
+        if learns is None:
+            raise
+        home.tell(f"{str(error).partition('; find its own')[0]}; this job begins anew")
+        return chosen_by_learning(wanted, learns, goes_back)
     planned: NextRun | None = None
-    if learns is not None and policy.guarded:
+    is_learnt = policy.study.startswith(LEARNT) or (is_real and isinstance(trainer, ClusterChoice))
+    if learns is not None and policy.guarded and is_learnt:
         uses = learns
-        planned = home.asked(lambda database: next_run(database, identity, uses), None)
+        planned = home.asked(lambda database: next_run(database, identity, uses, goes_back), None)
     if planned is not None and planned.band is not None:
         return _learning(wanted, workload, identity, planned)
     percent, seed = policy.switch_percent, wanted.seed
@@ -243,6 +258,9 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
             f" {found.workers} simulated workers): it {how}; from then on only runs on this cluster"
             " decide"
         )
+    expected = planned.expected
+    if expected is not None:
+        return f"{begin} {_unmeasured_text(identity, planned, expected)}"
     if policy is None or percent == policy.switch_percent:
         how = f"switches to {second} at {percent:g} %" if is_switch else f"uses {first} alone"
         return f"{begin} {how}"
@@ -250,6 +268,30 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
     return (
         f"{begin} tries {how}, as that may save later runs more time than it costs; policy version"
         f" {policy.version} says {policy.switch_percent:g} %, and --no-learn keeps to it"
+    )
+
+
+def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Decided) -> str:
+    """Two sentences: what a run does while no target is measured and why, and what nobody knows."""
+    first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
+    metric, percent, left = identity.decided_by, planned.switch_percent, planned.uses_left
+    if percent >= BASELINE_PERCENT:
+        return (
+            f"uses {first} alone: it measures the target for the {left - 1:,} trainings after it"
+            f" (--uses), in which knowing it is expected to save more time than this run takes."
+            f" How early this job may switch is not known yet"
+        )
+    how = f"switches to {second} at {percent:g} %, guarded"
+    if percent == 0:
+        how = f"uses {second} from the start, guarded"
+    threshold = planned.band.threshold if planned.band is not None else 0.0
+    few = "this training" if left == 1 else f"the {left:,} trainings to come"
+    figures = (expected.delivered_share, expected.baseline_kept_share, expected.expected_time)
+    return (
+        f"{how}: no run of {first} alone has measured a target, and by what other jobs show that is"
+        f" the least time for {few} (--uses)."
+        f" {expected_sentences(*figures, threshold, first, metric)} --switch-at 100 trains with"
+        f" {first} alone"
     )
 
 

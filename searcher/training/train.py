@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, SkipValidation
 
-from syncswitch.searcher.backends.base import ClusterChoice
+from syncswitch.searcher.backends.base import USUAL_USES, ClusterChoice
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.backends.simulated import SimulatedCluster
@@ -92,7 +92,7 @@ def train(
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None,
     output: Path | None = None,
     learn: bool | None = None,
-    uses: Annotated[int, Field(ge=1, le=1_000_000)] = 30,
+    uses: Annotated[int, Field(ge=1, le=1_000_000)] = USUAL_USES,
     online: Literal["none", "greedy", "elastic"] = "none",
     switch: Literal["hot", "restart"] = "hot",
     inject: Sequence[str] = (),

@@ -86,6 +86,7 @@ class UsesHome:
         reference: str,
         record: TrialRecord,
         begins_from: TimingPolicy | None = None,
+        goes_back: bool | None = None,
     ) -> TimingPolicy | None:
         """Publishes the first run of a job that learns; None where it diverged or cannot be kept.
 
@@ -93,7 +94,9 @@ class UsesHome:
         """
         try:
             with open_database(self.url, create=True) as database:
-                return learning.first_policy(database, identity, reference, record, begins_from)
+                return learning.first_policy(
+                    database, identity, reference, record, begins_from, goes_back
+                )
         except Exception as error:
             self.tell(f"error: this run teaches nothing: {reason_of(error)}")
             return None

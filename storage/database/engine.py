@@ -24,6 +24,7 @@ from sqlalchemy.exc import (
 
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.inspection import (
+    FORMER_REVISION,
     REVISION,
     VERSION_TABLE,
     check_sqlite_file,
@@ -311,10 +312,44 @@ def open_database(url: str, *, create: bool) -> Database:
                     f" `syncswitch-search run WORKLOAD` adds them"
                 )
             _make_tables(engine, shown(url))
+        elif _is_of_former_revision(engine):
+            _allow_policies_without_target(engine, shown(url))
     except BaseException:
         engine.dispose()
         raise
     return Database(url, engine)
+
+
+def _is_of_former_revision(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    return found == FORMER_REVISION
+
+
+def _allow_policies_without_target(engine: Engine, place: str) -> None:
+    """Brings tables of the former revision up to date: a policy need not have a target.
+
+    A database that cannot be written to is read as it is.
+    """
+    table, column = "syncswitch_policies", "target_accuracy"
+    try:
+        with engine.execution_options(**{_WRITER: True}).begin() as connection:
+            if engine.dialect.name == "sqlite":
+                # SQLite's own way to drop a constraint: https://sqlite.org/lang_altertable.html
+                connection.exec_driver_sql("PRAGMA writable_schema=ON")
+                connection.exec_driver_sql(
+                    f"UPDATE sqlite_schema SET sql = replace(sql, '{column} DOUBLE NOT NULL',"
+                    f" '{column} DOUBLE') WHERE type = 'table' AND name = '{table}'"
+                )
+                connection.exec_driver_sql("PRAGMA writable_schema=RESET")
+            else:
+                connection.exec_driver_sql(
+                    f"ALTER TABLE {table} ALTER COLUMN {column} DROP NOT NULL"
+                )
+            connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{REVISION}'")
+    except DBAPIError as error:
+        if "readonly" not in reason(error) and "read-only" not in reason(error):
+            raise translated(error, place) from error
 
 
 def opened(database: Database | str) -> AbstractContextManager[Database]:

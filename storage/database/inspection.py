@@ -13,8 +13,11 @@ from sqlalchemy.pool import NullPool
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.tables.base import TABLE_PREFIX
 
-REVISION = "0002"
+REVISION = "0003"
 """The revision of the tables that this version of the software reads and writes."""
+
+FORMER_REVISION = "0002"
+"""The one before, in which each policy had a target; `open_database` makes it the present one."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"
 """Holds the revision as Alembic does, which can take over when a release changes tables."""
@@ -207,7 +210,7 @@ def has_our_tables(connection: Connection, place: str) -> bool:
             )
         return False
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
-    if found != [REVISION]:
+    if found not in ([REVISION], [FORMER_REVISION]):
         revision = ", ".join(map(repr, found)) or "none"
         raise DatabaseError(
             f"{place} has tables of revision {revision}, and this syncswitch reads and writes"

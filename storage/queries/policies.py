@@ -16,7 +16,7 @@ from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.trials.choice import JobChoice
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.storage.uses.summary import is_use_kept
+from syncswitch.storage.uses.summary import is_use_kept, judged
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,8 +30,10 @@ class PolicyVersion(MeasuredJobColumns):
     aliases: Annotated[str, "aliases that point at it, joined by commas; empty without one"]
     total_worker_steps: Annotated[int, "W, length of the job"]
     switch_percent: Annotated[float, "percent of W in the first protocol"]
-    target_accuracy: Annotated[float, "accuracy of the first protocol alone, or as given"]
-    target_value: Annotated[float, "the same as a value of the metric, in its unit"]
+    target_accuracy: Annotated[
+        float | None, "accuracy of the first protocol alone, or as given; null until measured"
+    ]
+    target_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
     threshold: Annotated[float, "beta, the accuracy that may be lost; in the metric's unit"]
     mean_accuracy: Annotated[
         float | None, "mean accuracy at the switch point; null if no run was made there"
@@ -91,12 +93,12 @@ def policy_versions(
 
 def _row(entry: PolicyEntry) -> PolicyVersion:
     policy, metric = entry.policy, entry.policy.decided_by
-    mean, imported_at = policy.mean_accuracy, entry.imported_at
+    target, mean, imported_at = policy.target_accuracy, policy.mean_accuracy, entry.imported_at
     others: dict[str, Any] = {
         "simulated_cluster": entry.identity.simulated_cluster,
         "momentum_after_switch": entry.identity.momentum_after_switch,
         "aliases": ",".join(entry.aliases),
-        "target_value": metric.value(policy.target_accuracy),
+        "target_value": None if target is None else metric.value(target),
         "mean_value": None if mean is None else metric.value(mean),
         "evidence_runs": len(policy.evidence),
         "created_at": datetime.fromisoformat(policy.created_at),
@@ -115,11 +117,16 @@ class PolicyUseFacts(MeasuredJobColumns):
     seed: Annotated[int, "seed of parameters and order of data"]
     accuracy: Annotated[float, "converged accuracy, 0 to 1"]
     value: Annotated[float, "the same as a value of the metric, in its unit"]
-    target_accuracy: Annotated[float, "target of the policy"]
-    target_value: Annotated[float, "the same as a value of the metric, in its unit"]
+    target_accuracy: Annotated[
+        float | None,
+        "target of the policy, or the first that a later version measured; null without one",
+    ]
+    target_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
     threshold: Annotated[float, "beta, the accuracy that may be lost; in the metric's unit"]
     diverged: Annotated[bool, "whether it diverged"]
-    kept: Annotated[bool, "whether it lost at most beta, and did not diverge"]
+    kept: Annotated[
+        bool | None, "whether it lost at most beta, and did not diverge; null without a target"
+    ]
     guard: Annotated[str, "off, quiet, or alarmed (it sent the run back to its switch)"]
     failed_percents: Annotated[str | None, "switches that failed, joined by ', '; null for none"]
     held_percent: Annotated[
@@ -152,22 +159,23 @@ def use_facts(database: Database, **choice: Unpack[JobChoice]) -> list[PolicyUse
     uses = TrialStore(database).trials(kinds=("use",), **choice)
     jobs = {use.fingerprint for use in uses}
     registry = PolicyRegistry(database)
+    versions = {fingerprint: registry.policies(workload=fingerprint) for fingerprint in jobs}
     policies = {
-        (fingerprint, policy.version): policy
+        (fingerprint, policy.version): judged(policy, versions[fingerprint])
         for fingerprint in jobs
-        for policy in registry.policies(workload=fingerprint)
+        for policy in versions[fingerprint]
     }
     return [_facts(use, policies[use.fingerprint, use.policy_version or 0]) for use in uses]
 
 
 def _facts(use: StoredTrial, policy: TimingPolicy) -> PolicyUseFacts:
     baseline, seconds = policy.baseline_seconds, use.training_seconds
-    failed = use.failed
+    failed, target = use.failed, policy.target_accuracy
     others: dict[str, Any] = {
         "accuracy": use.converged_accuracy,
         "value": use.converged_value,
-        "target_accuracy": policy.target_accuracy,
-        "target_value": policy.decided_by.value(policy.target_accuracy),
+        "target_accuracy": target,
+        "target_value": None if target is None else policy.decided_by.value(target),
         "threshold": policy.threshold,
         "kept": is_use_kept(policy, use),
         "failed_percents": ", ".join(f"{one.switch_percent:g}" for one in failed) or None,

@@ -37,7 +37,8 @@ class TimingPolicy:
         first_protocol: Protocol before the switch.
         second_protocol: Protocol after the switch.
         switch_percent: Percent of W in the first protocol.
-        target_accuracy: A, mean converged accuracy of the first protocol alone, or as given.
+        target_accuracy: A, mean converged accuracy of the first protocol alone, or as given; None
+            until a run of the first protocol alone has measured it.
         threshold: beta, the accuracy that may be lost, in the unit of the metric; 0 if it has yet
             to be measured, in runs with the first protocol alone.
         mean_accuracy: Mean accuracy at `switch_percent`; None if no run was made there.
@@ -85,7 +86,7 @@ class TimingPolicy:
     first_protocol: str
     second_protocol: str
     switch_percent: float
-    target_accuracy: float
+    target_accuracy: float | None
     threshold: float
     mean_accuracy: float | None
     training_seconds: float | None

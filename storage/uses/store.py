@@ -10,6 +10,7 @@ from sqlalchemy import Connection, insert, select, update
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
@@ -19,7 +20,7 @@ from syncswitch.storage.trials.evaluations import read_curves, record_target
 from syncswitch.storage.trials.store import TrialStore, add_parts, result_values
 from syncswitch.storage.trials.values import StoredTrial, check_times, condition_values
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
-from syncswitch.storage.uses.summary import UseSummary, use_summary
+from syncswitch.storage.uses.summary import UseSummary, judged, use_summary
 
 
 def record_use(
@@ -48,7 +49,8 @@ def use_curves(database: Database, fingerprint: str) -> dict[int, tuple[Evaluati
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
     """Sums up how well a version of a policy of this database does."""
-    return use_summary(policy, uses(database, policy.fingerprint))
+    versions = PolicyRegistry(database).policies(workload=policy.fingerprint)
+    return use_summary(judged(policy, versions), uses(database, policy.fingerprint))
 
 
 def _add(connection: Connection, use: PolicyUse) -> bool:
@@ -81,7 +83,8 @@ def _add(connection: Connection, use: PolicyUse) -> bool:
     added = insert(TRIALS).values(values).returning(TRIALS.c.trial_id)
     trial_id = connection.execute(added).scalar_one()
     add_parts(connection, trial_id, use.record)
-    record_target(connection, TRIALS.c.trial_id == trial_id, policy.target_accuracy)
+    if policy.target_accuracy is not None:
+        record_target(connection, TRIALS.c.trial_id == trial_id, policy.target_accuracy)
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from syncswitch.storage.metrics import mean_of
@@ -18,10 +18,10 @@ class UseSummary:
 
     Attributes:
         uses: Number of runs.
-        kept: How many of them did not diverge and lost at most beta.
+        kept: How many of them did not diverge and lost at most beta; None while no target tells.
         alarms: How many of them the guard sent back to the switch: the policy's own switch failed
             there, though the run may be kept.
-        kept_after_alarm: How many of those sent back are kept.
+        kept_after_alarm: How many of those sent back are kept; None likewise.
         mean_training_seconds: Mean over the runs that did not diverge; None if there is none.
         speed_up: The policy's baseline over that mean; None if either is unknown.
         last_ended_at: End of the last use; None without one.
@@ -30,21 +30,37 @@ class UseSummary:
     """
 
     uses: int
-    kept: int
+    kept: int | None
     alarms: int
-    kept_after_alarm: int
+    kept_after_alarm: int | None
     mean_training_seconds: float | None
     speed_up: float | None
     last_ended_at: datetime | None
     drift: Drift | None = None
 
 
-def is_kept(accuracy: float, diverged: bool, target_accuracy: float, threshold: float) -> bool:
+def is_kept(
+    accuracy: float, diverged: bool, target_accuracy: float | None, threshold: float
+) -> bool | None:
     """Returns whether a run that ended with this accuracy lost no more than it may.
 
-    A threshold of 0 has yet to be measured, in runs that are compared with nothing.
+    None while no target is measured. A threshold of 0 has yet to be measured, in runs that are
+    compared with nothing.
     """
-    return not diverged and (not threshold or accuracy >= target_accuracy - threshold)
+    if diverged:
+        return False
+    if not threshold:
+        return True
+    return None if target_accuracy is None else accuracy >= target_accuracy - threshold
+
+
+def judged(policy: TimingPolicy, versions: Iterable[TimingPolicy]) -> TimingPolicy:
+    """Returns the policy with the first target that a version measured, if it has none itself."""
+    if policy.target_accuracy is not None:
+        return policy
+    later = sorted((one for one in versions), key=lambda one: one.version)
+    known = [one for one in later if one.target_accuracy is not None]
+    return replace(policy, target_accuracy=known[0].target_accuracy) if known else policy
 
 
 def use_summary(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> UseSummary:
@@ -53,17 +69,19 @@ def use_summary(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> UseSummary
         use for use in uses if use.policy_version == policy.version and use.injections is None
     ]
     kept = [use for use in counted if is_use_kept(policy, use)]
+    is_judged = policy.target_accuracy is not None or not policy.threshold
     mean = mean_of(use.training_seconds for use in counted if not use.diverged)
     before = [
         is_kept(run.converged_accuracy, run.diverged, policy.target_accuracy, policy.threshold)
+        is not False
         for run in policy.evidence
         if run.switch_percent == policy.switch_percent
     ]
     return UseSummary(
         uses=len(counted),
-        kept=len(kept),
+        kept=len(kept) if is_judged else None,
         alarms=sum(use.guard == "alarmed" for use in counted),
-        kept_after_alarm=sum(use.guard == "alarmed" for use in kept),
+        kept_after_alarm=sum(use.guard == "alarmed" for use in kept) if is_judged else None,
         mean_training_seconds=mean,
         speed_up=policy.baseline_seconds / mean if policy.baseline_seconds and mean else None,
         last_ended_at=max((use.ended_at for use in counted if use.ended_at), default=None),
@@ -74,18 +92,18 @@ def use_summary(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> UseSummary
 def switches_kept(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> list[bool]:
     """Returns whether the switch of a version kept the accuracy, for each use with it.
 
-    A run that the guard sent back did not, whatever it ended with.
+    A run that the guard sent back did not, whatever it ended with. Without a target any other did.
     """
     mine = (policy.version, policy.switch_percent)
     return [
-        use.guard != "alarmed" and is_use_kept(policy, use)
+        use.guard != "alarmed" and is_use_kept(policy, use) is not False
         for use in uses
         if (use.policy_version, use.switch_percent) == mine
     ]
 
 
-def is_use_kept(policy: TimingPolicy, use: StoredTrial) -> bool:
-    """Returns whether a use of a policy lost no more than it may."""
+def is_use_kept(policy: TimingPolicy, use: StoredTrial) -> bool | None:
+    """Returns whether a use of a policy lost no more than it may; None without a target."""
     assert use.converged_accuracy is not None  # a use is complete
     diverged = bool(use.diverged)
     return is_kept(use.converged_accuracy, diverged, policy.target_accuracy, policy.threshold)

@@ -36,6 +36,7 @@ from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.queries.policies import use_facts
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, GuardOutcome
 from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
@@ -213,7 +214,8 @@ def versions(url: str) -> list[TimingPolicy]:
 
 def test_from_nothing_to_a_policy(url: str) -> None:
     plans = [make_run(url)]
-    assert plans[0] == NextRun(None, 100.0, learns=True)
+    assert (plans[0].policy, plans[0].switch_percent, plans[0].learns) == (None, 100.0, True)
+    assert plans[0].band == Band(None, 0.01)
     (first,) = versions(url)
     assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
     assert first.reason == "nothing but the first protocol alone was tried so far"
@@ -246,7 +248,7 @@ def test_a_first_run_that_diverged_teaches_nothing(url: str) -> None:
     made = replace(trained(planned_run(url)), diverged=True)
     with open_database(url, create=False) as database:
         assert first_policy(database, IDENTITY, "digits", made) is None
-    assert planned_run(url) == NextRun(None, 100.0, learns=True)
+    assert planned_run(url).policy is None
 
 
 def test_learning_goes_on_after_a_search(url: str) -> None:
@@ -502,3 +504,74 @@ def test_a_target_that_was_measured_too_high_is_found_out(
     assert UsedJob(unmeasured, job.uses).band({}) == Band(0.902, BAND.threshold)
     assert UsedJob(unmeasured, ()).band({}) == unmeasured.band
     assert job.kept == [False, True, False]
+
+
+OWN = replace(IDENTITY, momentum_after_switch="own")
+
+
+def own_run(url: str, expected_uses: int, accuracy: float = 0.9) -> tuple[NextRun, list[str]]:
+    """One run of a job whose workers keep a momentum of their own; nothing goes wrong in it."""
+    planned = planned_run(url, expected_uses, OWN)
+    with open_database(url, create=False) as database:
+        number = len(uses(database, OWN.fingerprint))
+    made = trained(planned, number)
+    made = replace(
+        made,
+        spec=replace(made.spec, identity=OWN),
+        converged_accuracy=accuracy,
+        guard=GuardOutcome(planned.switch_percent),
+    )
+    return planned, record(url, planned.policy or first_of(url, made), made, expected_uses)
+
+
+def test_the_first_training_takes_the_gain_and_claims_no_target(url: str) -> None:
+    plans = [own_run(url, 3) for _ in range(4)]
+    assert [plan.switch_percent for plan, _ in plans] == [6.25] * 4
+    assert [words for _, words in plans] == [[]] * 4
+    for plan, _ in plans:
+        assert plan.band == Band(None, 0.01)
+        assert plan.expected is not None
+        assert plan.expected.target_accuracy is None
+        assert plan.expected.kept_share is not None
+    (first,) = versions(url)
+    assert (first.switch_percent, first.target_accuracy, first.band) == (
+        6.25,
+        None,
+        Band(None, 0.01),
+    )
+    assert (first.mean_accuracy, first.baseline_seconds, first.reason) == (0.9, None, None)
+    with open_database(url, create=False) as database:
+        assert uses_of(database, first).kept is None
+        assert [one.kept for one in use_facts(database)] == [None] * 4
+
+
+def test_many_trainings_buy_a_run_of_the_first_protocol_alone_and_then_all_are_judged(
+    url: str,
+) -> None:
+    own_run(url, 1)
+    bought, words = own_run(url, 40, 0.902)
+    assert bought.switch_percent == 100.0
+    assert words == [
+        "the target is measured: BSP alone reached an accuracy of 0.9020; version 2 has it, and"
+        " later runs are held to it"
+    ]
+    first, second = versions(url)
+    assert (first.target_accuracy, second.target_accuracy) == (None, 0.902)
+    assert (second.switch_percent, second.baseline_seconds) == (6.25, RECORD.training_seconds)
+    assert second.band is not None
+    assert (second.band.target_accuracy, second.band.runs) == (0.902, 1)
+    with open_database(url, create=False) as database:
+        assert uses_of(database, first).kept == 2
+        assert [one.kept for one in use_facts(database)] == [True, True]
+
+
+def test_a_first_run_that_ends_in_the_first_protocol_alone_has_measured_the_target(
+    url: str,
+) -> None:
+    planned = planned_run(url, 1, OWN)
+    made = replace(trained(planned), guard=GuardOutcome(100.0, sent_back(6.25).failed))
+    made = replace(made, spec=replace(made.spec, identity=OWN))
+    first = first_of(url, made)
+    assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
+    assert first.band is not None
+    assert (first.band.target_accuracy, first.band.runs) == (0.902, 1)

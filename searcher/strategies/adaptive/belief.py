@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +24,9 @@ from syncswitch.storage.records.guard import target_error
 
 # If fewer guesses than this stay effective, new ones are drawn.
 _LEAST_EFFECTIVE = 100.0
-# Half of the runs that fail diverge; the others end anywhere below, as likely in every octave.
-_DIVERGING_SHARE = 0.5
+DIVERGING_SHARE = 0.5
+"""Share of the runs that fail which diverge; the others end anywhere below, evenly by octave."""
+
 # Likelihoods of what should not happen: a bad guess stays possible, so that any history has one.
 _STRANGE_RUN = 1e-8
 _DIVERGED_WITHOUT_FAILURE = 1e-6
@@ -58,34 +59,36 @@ class Belief:
         largest_loss: The most accuracy that a run can lose.
         guesses: The first guesses, or those drawn around the likely ones.
         weights: (P,) weights of the guesses, which sum to 1.
-        target_accuracy: Mean accuracy of the runs of the first protocol alone, known ones included.
-        target_runs: Number of runs behind the target.
+        reference: Mean accuracy of the runs of the first protocol alone, known ones included;
+            without any, that of the best run with a switch; None without a whole run.
+        target_runs: Number of runs of the first protocol alone.
+        target_errors: (P,) by how much the true target lies above the reference.
     """
 
     threshold: float
     largest_loss: float
     guesses: Guesses
     weights: Floats
-    target_accuracy: float
+    reference: float | None
     target_runs: int
+    target_errors: Floats
 
-    def target_errors(self) -> Floats:
-        """(P,) by how much the true target lies above the measured one."""
-        errors: Floats = (
-            self.guesses.target_z * self.guesses.scatter[:, -1] / math.sqrt(self.target_runs)
-        )
-        return errors
+    @property
+    def target_accuracy(self) -> float | None:
+        """The measured target; None where no run of the first protocol alone has measured one."""
+        return self.reference if self.target_runs else None
 
     def target(self) -> tuple[float, float]:
         """The target that guards compare with, and by how much it may be too high.
 
         Where workers keep a momentum of their own, runs with an early switch tell much of it, too.
+        It needs a measured target.
         """
+        assert self.target_accuracy is not None
         if not self.guesses.owns_momentum:
             return self.target_accuracy, target_error(self.threshold, self.target_runs)
-        errors = self.target_errors()
-        mean = float(self.mean(errors))
-        deviation = math.sqrt(float(self.mean((errors - mean) ** 2)))
+        mean = float(self.mean(self.target_errors))
+        deviation = math.sqrt(float(self.mean((self.target_errors - mean) ** 2)))
         return self.target_accuracy + mean, _SURE * deviation
 
     def mean(self, values: Floats) -> Floats:
@@ -110,11 +113,78 @@ def believe(
     """Returns the belief after some runs, which may come in any order.
 
     `known_target` is the mean accuracy of `known_runs` earlier runs of the first protocol alone.
-    Without it, at least one of the runs is such a one and did not diverge.
     """
     # In a fixed order, so that rounding is the same whatever the order of the runs.
     ordered = tuple(sorted(data))
     return _believed(prior, ordered, () if known_target is None else (known_target,) * known_runs)
+
+
+@dataclass(frozen=True)
+class _Anchor:
+    """What tells where the target lies: runs of the first protocol alone, or else the best run.
+
+    Attributes:
+        index: Where its runs switched, in the grid.
+        accuracies: Those of its runs; a known mean is one for each run behind it.
+        measured: How many of these were measured one by one, or as a mean.
+    """
+
+    index: int
+    accuracies: tuple[float, ...]
+    measured: int
+
+    @property
+    def mean(self) -> float:
+        return math.fsum(self.accuracies) / len(self.accuracies)
+
+    def target_errors(self, prior: Prior, guesses: Guesses) -> Floats:
+        """(P,) by how much the true target lies above the mean."""
+        sd = guesses.scatter[:, self.index]
+        if self.index == len(prior.grid) - 1:
+            errors: Floats = guesses.target_z * sd / math.sqrt(len(self.accuracies))
+            return errors
+        return _target_above(prior, guesses, self.index)
+
+    def log_weights(self, guesses: Guesses) -> Floats:
+        """(P,) logarithm of the likelihood of its runs, wherever the target lies."""
+        sd = guesses.scatter[:, self.index]
+        squares = math.fsum((accuracy - self.mean) ** 2 for accuracy in self.accuracies)
+        log_weights: Floats = (1 - self.measured) * np.log(sd) - squares / (2 * sd**2)
+        # It did not diverge.
+        return log_weights + np.log1p(-DIVERGING_SHARE * guesses.failures[:, self.index])
+
+
+def _target_above(prior: Prior, guesses: Guesses, index: int) -> Floats:
+    """(P,) by how much the target lies above what a run with a switch reached.
+
+    Nothing else is known of the target, so that is what such a run loses: as usual, or as one of
+    those that fail and do not diverge.
+    """
+    from scipy.special import ndtr, ndtri
+
+    u = ndtr(guesses.target_z)
+    ending = (1 - DIVERGING_SHARE) * guesses.failures[:, index]
+    usual = (1 - guesses.failures[:, index]) / (1 - guesses.failures[:, index] + ending)
+    z = ndtri(np.minimum(u / np.maximum(usual, 1e-6), 1 - 1e-6))
+    octaves = math.log(prior.largest_loss) - math.log(prior.threshold)
+    beyond = (u - usual) / np.maximum(1 - usual, 1e-6)
+    errors: Floats = np.where(
+        u < usual,
+        guesses.losses[:, index] + guesses.scatter[:, index] * z,
+        prior.threshold * np.exp(octaves * beyond.clip(0, 1)),
+    )
+    return errors
+
+
+def _anchor_of(last: int, whole: Sequence[Datum], earlier: tuple[float, ...]) -> _Anchor | None:
+    baseline = [datum.accuracy for datum in whole if datum.index == last]
+    if baseline or earlier:
+        # A known mean is one measurement, whatever the number of runs behind it.
+        return _Anchor(last, (*baseline, *earlier), len(baseline) + bool(earlier))
+    if not whole:
+        return None
+    best = max(whole, key=lambda datum: (datum.accuracy, datum.index))
+    return _Anchor(best.index, (best.accuracy,), 1)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -124,29 +194,33 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
     diverged = [datum.index for datum in candidates if datum.diverged]
     failed = [datum.index for datum in candidates if datum.failed and not datum.diverged]
     whole = [datum for datum in ordered if not (datum.diverged or datum.failed)]
-    baseline = [datum.accuracy for datum in whole if datum.index == last]
-    target_runs = len(baseline) + len(earlier)
-    target = math.fsum([*baseline, *earlier]) / target_runs
-    squares = math.fsum((accuracy - target) ** 2 for accuracy in [*baseline, *earlier])
-    # A known mean is one measurement, whatever the number of runs behind it.
-    freedom = len(baseline) + bool(earlier) - 1
+    anchor = _anchor_of(last, whole, earlier)
+    compared = [datum for datum in whole if datum.index < last]
+    if anchor is not None and anchor.index < last:
+        compared.remove(Datum(anchor.index, anchor.accuracies[0]))
+
+    def errors_of(guesses: Guesses) -> Floats:
+        if anchor is None:
+            return np.zeros(len(guesses.cube))
+        return anchor.target_errors(prior, guesses)
 
     def log_weights_of(guesses: Guesses) -> Floats:
         """(P,) logarithm of the likelihood, up to a constant."""
-        sd = guesses.scatter[:, -1]
-        log_weights: Floats = -freedom * np.log(sd)
-        log_weights -= squares / (2 * sd**2)
-        error = guesses.target_z * sd / math.sqrt(target_runs)
-        for datum in whole:
-            if datum.index < last:
-                losses = target - datum.accuracy + error
+        log_weights = np.zeros(len(guesses.cube))
+        error = errors_of(guesses)
+        if anchor is not None:
+            log_weights += anchor.log_weights(guesses)
+            for datum in compared:
+                losses = anchor.mean - datum.accuracy + error
                 log_weights += np.log(_likelihood(prior, guesses, datum.index, losses))
         for index in diverged:
-            likelihood = _DIVERGING_SHARE * guesses.failures[:, index] + _DIVERGED_WITHOUT_FAILURE
+            likelihood = DIVERGING_SHARE * guesses.failures[:, index] + _DIVERGED_WITHOUT_FAILURE
             likelihood += _DIVERGED_BELOW_KNEE * (guesses.losses[:, index] > prior.threshold)
             log_weights += np.log(likelihood)
+        is_measured = anchor is not None and anchor.index == last
         for index in failed:
-            log_weights += np.log(_failing_share(prior, guesses, index, error))
+            most = error if is_measured else np.zeros(len(guesses.cube))
+            log_weights += np.log(_failing_share(prior, guesses, index, most))
         return log_weights
 
     guesses = first_guesses(prior)
@@ -158,7 +232,16 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
         )
         guesses = guesses_at(prior, cube)
         weights = np.full(len(cube), 1 / len(cube))
-    return Belief(prior.threshold, prior.largest_loss, guesses, weights, target, target_runs)
+    is_measured = anchor is not None and anchor.index == last
+    return Belief(
+        prior.threshold,
+        prior.largest_loss,
+        guesses,
+        weights,
+        None if anchor is None else anchor.mean,
+        len(anchor.accuracies) if anchor is not None and is_measured else 0,
+        errors_of(guesses),
+    )
 
 
 def _likelihood(prior: Prior, guesses: Guesses, index: int, losses: Floats) -> Floats:
@@ -169,7 +252,7 @@ def _likelihood(prior: Prior, guesses: Guesses, index: int, losses: Floats) -> F
     # Evenly over the logarithm of the loss, from beta to the largest.
     octaves = math.log(prior.largest_loss) - math.log(prior.threshold)
     spread = np.maximum(losses, prior.threshold) * octaves
-    failed = (1 - _DIVERGING_SHARE) * failures / spread
+    failed = (1 - DIVERGING_SHARE) * failures / spread
     likelihood: Floats = usual + np.where(losses > prior.threshold, failed, 0.0) + _STRANGE_RUN
     return likelihood
 

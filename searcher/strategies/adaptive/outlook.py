@@ -6,12 +6,12 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from syncswitch.searcher.strategies.adaptive.belief import Belief
+from syncswitch.searcher.strategies.adaptive.belief import DIVERGING_SHARE, Belief
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
 
 # Share of the second protocol's steps after which a guard sees that a switch failed.
@@ -22,6 +22,11 @@ _UNNOTICED = 5.0
 # With a momentum for each worker losses are small, and a guard misses some: a model that keeps the
 # accuracy more rarely than the first protocol's own costs a training more.
 _MISSED = 1.0
+# Without a target a guard has the run's own curve alone. It notices most of the runs that lose so
+# many thresholds or more, and none that loses less; some alarms are false.
+_PLAIN_LOSS = 3.0
+_PLAIN_NOTICED = 0.8
+_FALSE_ALARMS = 0.02
 # Classes of a run by its loss in beta, of which the first two keep the accuracy, and the shares of
 # the classes among failed runs.
 _EDGES = (0.25, 1.0, 3.0)
@@ -103,6 +108,17 @@ class Outlook:
         return self.belief.mean(self._times_by_guess - self._unnoticed_by_guess)
 
     @functools.cached_property
+    def untargeted_times(self) -> Floats:
+        """(m,) `times` while no target is measured, with the models that nobody sees to be worse.
+
+        Of these so many more than with the first protocol alone are put up with as a bare switch
+        may lose.
+        """
+        worse = self.kept_shares[-1] - self.delivered_shares
+        unseen: Floats = np.maximum(0.0, worse - (1 - self.keep))
+        return self.times + _UNNOTICED * unseen
+
+    @functools.cached_property
     def delivered_shares(self) -> Floats:
         """(m,) expected share of delivered models that keep the accuracy.
 
@@ -119,18 +135,47 @@ class Outlook:
         from scipy.special import ndtr
 
         guesses, beta = self.belief.guesses, self.belief.threshold
+        if self.belief.target_accuracy is None:
+            noticed = self._noticed_by_guess
+            kept = (1 - _FALSE_ALARMS) * self.kept
+            kept[:, -1] = self.kept[:, -1]
+            found: Floats = self._tried_again(kept, noticed)
+            return np.minimum(found, self.kept[:, -1:], out=found)
         target, forgiven = self.belief.target()
-        target_errors = self.belief.target_errors() - (target - self.belief.target_accuracy)
+        target_errors = self.belief.target_errors - (target - self.belief.target_accuracy)
         most = beta + target_errors[:, None] + forgiven
         usual = 1 - guesses.failures
         quiet = usual * ndtr((most - guesses.losses) / guesses.scatter)
         delivered = usual * ndtr((np.minimum(most, beta) - guesses.losses) / guesses.scatter)
         delivered[:, -1] = self.kept[:, -1]
-        found: Floats = self._tried_again(delivered, 1 - quiet)
+        found = self._tried_again(delivered, 1 - quiet)
         if guesses.owns_momentum:
             # What fails seldom fails for its switch, but for its seed, and so does the next try.
             found = np.minimum(found, self.kept[:, -1:])
         return found
+
+    @functools.cached_property
+    def _noticed_by_guess(self) -> Floats:
+        """(P, m) share of the runs that a guard without a target sends back."""
+        from scipy.special import ndtr
+
+        guesses, beta = self.belief.guesses, self.belief.threshold
+        octaves = math.log(self.belief.largest_loss / beta)
+        plain = 1 - math.log(_PLAIN_LOSS) / octaves if octaves > math.log(_PLAIN_LOSS) else 0.0
+        usual = 1 - ndtr((_PLAIN_LOSS * beta - guesses.losses) / guesses.scatter)
+        failing = DIVERGING_SHARE + (1 - DIVERGING_SHARE) * plain * _PLAIN_NOTICED
+        noticed: Floats = (1 - guesses.failures) * usual * _PLAIN_NOTICED
+        noticed += guesses.failures * failing
+        noticed += _FALSE_ALARMS * self.kept
+        noticed[:, -1] = 0.0
+        return noticed
+
+    def with_target(self) -> Outlook:
+        """The same guesses, as they are once a run of the first protocol alone has been made."""
+        belief = self.belief
+        errors = belief.guesses.target_z * belief.guesses.scatter[:, -1]
+        known = replace(belief, reference=0.0, target_runs=1, target_errors=errors)
+        return replace(self, belief=known)
 
     @functools.cached_property
     def faster_probabilities(self) -> Floats:
@@ -188,7 +233,7 @@ class Outlook:
 
         sample, beta = self.belief.sample(), self.belief.threshold
         guesses = self.belief.guesses
-        losses = guesses.losses[sample, index] - self.belief.target_errors()[sample]
+        losses = guesses.losses[sample, index] - self.belief.target_errors[sample]
         usual = losses[:, None] + guesses.scatter[sample, index][:, None] * ndtri(_PARTS)
         largest = self.belief.largest_loss
         failed = largest * np.exp(np.log(3 * beta / largest) * (1 - _PARTS))
@@ -200,7 +245,8 @@ class Outlook:
         order = np.argsort(-values, kind="stable")
         ends = np.cumsum(weights[order])
         places = np.searchsorted(ends, np.array(quantiles) * ends[-1]).clip(0, len(order) - 1)
-        accuracies = self.belief.target_accuracy - values[order][places]
+        assert self.belief.reference is not None
+        accuracies = self.belief.reference - values[order][places]
         return list(map(float, accuracies))
 
     @property
@@ -231,9 +277,10 @@ class Outlook:
         lost = _ALARMED_AFTER * (1 - self.shares) * self.ratio
         if not self.goes_back:
             lost = lost + self.shares
-        failing = self._rarer
+        is_measured = self.belief.target_accuracy is not None
+        failing = self._rarer if is_measured else self._noticed_by_guess
         times: Floats = self._tried_again((1 - failing) * self._alone + failing * lost, failing)
-        if self.belief.guesses.owns_momentum:
+        if self.belief.guesses.owns_momentum or not is_measured:
             times += _MISSED * np.maximum(0.0, self.kept[:, -1:] - self._delivered_by_guess)
         return times
 
@@ -256,7 +303,7 @@ class Outlook:
         from scipy.special import ndtr
 
         guesses = self.belief.guesses
-        loss = guesses.losses[sample, index] - self.belief.target_errors()[sample]
+        loss = guesses.losses[sample, index] - self.belief.target_errors[sample]
         edges = self.belief.threshold * np.array(_EDGES)
         below = ndtr((edges - loss[:, None]) / guesses.scatter[sample, index][:, None])
         usual = np.diff(below, prepend=0.0, append=1.0, axis=1)

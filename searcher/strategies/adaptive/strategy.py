@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -86,6 +88,10 @@ _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
 _ANY_ACCURACY = 0.5
 # Nine of ten runs end between these quantiles.
 _NINE_OF_TEN = (0.05, 0.95)
+
+
+UNTRIED_REASON = "nothing but the first protocol alone was tried so far"
+"""The reason of an answer that rests on the first protocol alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +230,9 @@ class Assessment:
     """The adaptive strategy's view of completed runs; raises UserError as `Strategy.decide`.
 
     `uses_left` are the trainings to come, including the next one, each of which may try a switch
-    point; None for a search, whose runs come before all `strategy.uses`.
+    point; None for a search, whose runs come before all `strategy.uses`. 0 is for the answer after
+    all uses. A search compares with a target that it measures first; uses do without until a run of
+    the first protocol alone pays.
     """
 
     def __init__(
@@ -261,7 +269,15 @@ class Assessment:
         # Without a target and a threshold nothing can be compared.
         if self._missing:
             return NextTrial(self._grid[self._last], self._missing)
-        index = self._next_index() if self._has_target else self._last
+        if self._has_target:
+            index = self._next_index()
+        elif self._uses_left is None:
+            index = self._last
+        else:
+            planned = self._untargeted_index()
+            # Where that is the first protocol alone, it still has to be measured.
+            is_known = planned == self._answer and planned != self._last
+            index = None if is_known else planned
         return self._decided() if index is None else NextTrial(self._grid[index])
 
     def outcomes(self, percent: float) -> list[tuple[float, float]]:
@@ -296,12 +312,14 @@ class Assessment:
         )
 
     def standing_answer(self) -> Decided | None:
-        """Implements `Strategy.standing_answer`."""
-        return self._decided() if self._has_target else None
+        """Implements `Strategy.standing_answer`; that of uses need not have a target."""
+        if not self._has_target and (self._uses_left is None or self._missing or not self._runs):
+            return None
+        return self._decided()
 
-    def expected_time(self, percent: float) -> float | None:
-        """Returns `Decided.expected_time` of any switch point; None without a target."""
-        return float(self._outlook.times[self._grid.index(percent)]) if self._has_target else None
+    def expected(self, percent: float) -> Decided | None:
+        """Returns what an answer with this switch point would say; None without a threshold."""
+        return None if self._missing else self._decided(self._grid.index(percent))
 
     def target(self) -> tuple[float, float] | None:
         """Returns `Belief.target`; None without a target."""
@@ -379,6 +397,37 @@ class Assessment:
         is_tried = len(self._runs_at(needed)) >= least_runs
         return needed if not is_tried and self._may_run(needed) else None
 
+    def _untargeted_index(self) -> int:
+        """Returns the switch point of the next use while there is no target to compare with.
+
+        A run of the first protocol alone is one more purchase: it costs a training, and from then
+        on a guard sees more and each run teaches what it lost.
+        """
+        times, uses = self._outlook.untargeted_times, self._uses
+        best = min(range(len(self._grid)), key=lambda index: times[index])
+        if best == self._last:
+            return best
+        without = uses * float(times[best])
+        return self._last if 1.0 + self._rest_with_target(uses - 1) < without else best
+
+    def _rest_with_target(self, uses: int) -> float:
+        """Returns the expected time of later uses once the target is measured."""
+        if uses < 1:
+            return 0.0
+        outlook = self._outlook.with_target()
+        tried = Counter(run.switch_percent for run in self._runs if not run.alarmed)
+        totals = [float(uses)]
+        for index, percent in enumerate(self._grid[:-1]):
+            made = min(_AHEAD - 1, tried[percent])
+            least = outlook.least_times(index, list(range(len(self._grid))), _AHEAD)
+            own = float(outlook.times[index])
+            totals += [
+                (runs - made) * own + (uses - runs + made) * later
+                for runs, later in enumerate(least, 1)
+                if made <= runs <= made + uses
+            ]
+        return min(totals)
+
     def _paying(self) -> int | None:
         """Returns the run that most reduces the time of everything to come; None if none does."""
         asked = list(range(len(self._grid)))
@@ -417,7 +466,9 @@ class Assessment:
         """
         if not self._is_guarded:
             return list(range(len(self._grid)))
-        least = self._outlook.belief.target_accuracy - self._strategy.threshold - ROUNDING
+        target = self._outlook.belief.target_accuracy
+        # Without a target that is a run which nothing was wrong with.
+        least = -math.inf if target is None else target - self._strategy.threshold - ROUNDING
         held = [
             index
             for index in range(self._last)
@@ -434,7 +485,7 @@ class Assessment:
 
         For the bare switch it is the earliest good switch point with only good later ones.
         """
-        times = self._outlook.times
+        times = self._outlook.times if self._has_target else self._outlook.untargeted_times
         if self._is_guarded:
             return min(self._possible, key=lambda index: times[index])
         answer = self._last
@@ -451,8 +502,9 @@ class Assessment:
         outlook = self._outlook
         return outlook.faster_probabilities if self._is_guarded else outlook.good_probabilities
 
-    def _decided(self) -> Decided:
-        outlook, index = self._outlook, self._answer
+    def _decided(self, index: int | None = None) -> Decided:
+        """Returns the answer, or what it would be at another index."""
+        outlook, index = self._outlook, self._answer if index is None else index
         return Decided(
             switch_percent=self._grid[index],
             target_accuracy=outlook.belief.target_accuracy,
@@ -468,6 +520,8 @@ class Assessment:
         """Returns why no earlier switch is the answer."""
         if self._outlook.ratio >= 1:
             return "an earlier switch saves no time"
+        if all(run.switch_percent == self._grid[self._last] for run in self._runs):
+            return UNTRIED_REASON
         if self._is_guarded:
             return "with what failed switches would cost, no earlier one is expected to save time"
         return "no earlier switch is likely enough to keep the accuracy as often as wanted"

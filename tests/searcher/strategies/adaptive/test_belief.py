@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -166,7 +167,8 @@ def belief_of(
         failures=np.array(failures),
         target_z=np.full(len(failures), target_z),
     )
-    return Belief(BETA, 1.0, guesses, np.array(weights), 0.9, target_runs)
+    errors = guesses.target_z * guesses.scatter[:, -1] / math.sqrt(target_runs)
+    return Belief(BETA, 1.0, guesses, np.array(weights), 0.9, target_runs, errors)
 
 
 def outlook_of(belief: Belief, is_guarded: bool = True) -> Outlook:
