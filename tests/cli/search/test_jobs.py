@@ -77,7 +77,7 @@ def test_three_jobs_find_what_one_finds_and_say_so(
 
 @pytest.mark.slow
 def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str, invoke: Invoke) -> None:
-    process = start(url, 2, 20)
+    process = start(url, 2, 200)
     children = children_under_way(process, url)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
@@ -91,7 +91,7 @@ def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str, invoke: Inv
 
 @pytest.mark.slow
 def test_jobs_do_not_outlive_the_first_one(url: str, invoke: Invoke) -> None:
-    process = start(url, 2, 20)
+    process = start(url, 2, 200)
     children = children_under_way(process, url)
     process.kill()
     process.communicate()

@@ -25,7 +25,8 @@ from tests.trainers.jobs import COUNTING, RecordingObserver, counted, spec_of
 from tests.trainers.trainer_contract import MakeTrainer, TrainerContract
 
 pytest.importorskip("ray", reason="the extra syncswitch[ray] brings it")
-pytestmark = pytest.mark.slow
+# Nodes and parts import TensorFlow one after the other; on a busy machine that takes minutes.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PARTS = {"ps 0", "worker 0", "worker 1"}
 
