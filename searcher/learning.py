@@ -12,9 +12,10 @@ import math
 import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.search.explanation import Explanation, explain
 from syncswitch.searcher.search.observations import cost_of, read_observations
@@ -45,6 +46,10 @@ from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import use_curves, uses
 from syncswitch.storage.uses.summary import switches_kept, use_summary
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.strategies.adaptive.experience import Experience
+    from syncswitch.searcher.strategies.adaptive.guesses import Floats, Prior
 
 # Replicates of uses begin here, beyond those of any search.
 _FIRST_REPLICATE = 1_000_000
@@ -107,6 +112,7 @@ LEARNT = "learning-"
 """Prefix of the studies of policies that no search found."""
 
 _USUAL_TARGET_RUNS = 5
+_MOST_JOBS = 30
 _LEAST_FAILED = 2
 
 
@@ -150,6 +156,8 @@ class UsedJob:
         goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
         momentum: That of the job after the switch, as in its identity.
         unrecorded: What a first run teaches, before there is a policy that it is a use of.
+        experience: What other jobs of this database with the same second phase have shown; None
+            without any.
     """
 
     policy: TimingPolicy
@@ -157,6 +165,7 @@ class UsedJob:
     goes_back: bool = True
     momentum: str | None = None
     unrecorded: tuple[Observation, ...] = ()
+    experience: Experience | None = None
 
     @property
     def kept(self) -> list[bool]:
@@ -277,7 +286,22 @@ class UsedJob:
             target_accuracy=None if has_baseline else policy.target_accuracy,
             target_runs=known_runs or _USUAL_TARGET_RUNS,
             accuracy_range=policy.decided_by.accuracies,
+            bearing=() if self.experience is None else self.experience.bearing,
         )
+
+    def bearing(self) -> tuple[tuple[float, float], ...]:
+        """Switch points, and the share of jobs that bear a switch there, before the first run."""
+        from syncswitch.searcher.strategies.adaptive.experience import experience_of
+
+        experience = self.experience
+        if experience is None:
+            experience = experience_of(_usual_prior(self.momentum), ())
+        return tuple((percent, experience.share(percent)) for percent, _ in experience.bearing)
+
+    def bearing_likelihood(self) -> Floats:
+        """What its runs say of how early such jobs bear a switch, at the usual switch points."""
+        usual = replace(self.strategy(), switch_points=AdaptiveStrategy().switch_points, bearing=())
+        return Assessment(usual, self.observations(), 0).bearing_likelihood()
 
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
         """The band that the next run is compared with; `curves` are those of the uses.
@@ -413,6 +437,7 @@ class NextRun:
         learns: Whether what it measures decides where later runs switch.
         expected: What is expected of it while no target is measured; None where one is.
         uses_left: Trainings to come with this one, as far as it learns.
+        own_jobs: Other jobs of the database that what is expected rests on, beside recorded ones.
     """
 
     policy: TimingPolicy | None
@@ -422,6 +447,7 @@ class NextRun:
     learns: bool = False
     expected: Decided | None = None
     uses_left: int = 1
+    own_jobs: int = 0
 
 
 def next_run(
@@ -440,7 +466,8 @@ def next_run(
         job = used_job(database, found[0], goes_back)
         band = job.band(use_curves(database, identity.fingerprint))
     else:
-        job = _unused_job(identity, goes_back)
+        experience = experience_of_others(database, identity)
+        job = replace(_unused_job(identity, goes_back), experience=experience)
         band = job.policy.band
     percent = job.next_percent(uses)
     is_measured = band is None or band.target_accuracy is not None
@@ -451,6 +478,7 @@ def next_run(
         learns=True,
         expected=None if is_measured else job.expected(percent),
         uses_left=max(1, uses - len(job.uses)),
+        own_jobs=0 if job.experience is None else job.experience.jobs,
     )
 
 
@@ -538,7 +566,8 @@ def first_policy(
         () if guard is None else guard.failed,
         steps,
     )
-    job = _unused_job(identity, goes_back, lessons)
+    experience = experience_of_others(database, identity)
+    job = replace(_unused_job(identity, goes_back, lessons), experience=experience)
     is_alone, seconds = held == BASELINE_PERCENT, record.training_seconds
     target = accuracy if is_alone else None
     policy = replace(job.policy, target_accuracy=target)
@@ -610,7 +639,46 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
         )
         told = [one.options.get("goes_back", True) for one in searches]
         goes_back = all(told) and not has_begun_anew
-    return replace(job, goes_back=goes_back)
+    experience = None if registered is None else experience_of_others(database, registered.identity)
+    return replace(job, goes_back=goes_back, experience=experience)
+
+
+def experience_of_others(database: Database, identity: WorkloadIdentity) -> Experience | None:
+    """What the other jobs of a database say of how early such a job bears a switch.
+
+    They count with the same protocols and the same momentum after the switch, by their current
+    policy and its uses; of many the newest.
+    """
+    from syncswitch.searcher.strategies.adaptive.experience import experience_of
+
+    def rule(job: WorkloadIdentity) -> tuple[str, str, str | None]:
+        return job.first_protocol, job.second_protocol, job.momentum_after_switch
+
+    likelihoods = []
+    others = [
+        entry
+        for entry in PolicyRegistry(database).entries()
+        if CURRENT in entry.aliases
+        and entry.identity.fingerprint != identity.fingerprint
+        and rule(entry.identity) == rule(identity)
+    ]
+    for entry in others[:_MOST_JOBS]:
+        counted = (use for use in uses(database, entry.policy.fingerprint) if not use.injections)
+        job = UsedJob(entry.policy, tuple(counted), momentum=identity.momentum_after_switch)
+        with suppress(UserError):  # nothing to compare with
+            if job.threshold and len(job.observations()):
+                likelihoods.append(job.bearing_likelihood())
+    if not likelihoods:
+        return None
+    return experience_of(_usual_prior(identity.momentum_after_switch), likelihoods)
+
+
+def _usual_prior(momentum: str | None) -> Prior:
+    """That of the usual switch points; shares go by thresholds, so whose they are is the same."""
+    from syncswitch.searcher.strategies.adaptive.guesses import Prior
+
+    usual = AdaptiveStrategy(settings=6).with_momentum(momentum)
+    return Prior(usual.grid(), usual.threshold, owns_momentum=usual.owns_momentum)
 
 
 def _stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:
@@ -710,6 +778,8 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
     return replace(
         explain(job.strategy(), job.observations()),
         threshold_is_measured=is_learnt and not policy.decided_by.has_usual_threshold,
+        own_jobs=0 if job.experience is None else job.experience.jobs,
+        bearing=job.bearing() if is_learnt else (),
     )
 
 

@@ -18,7 +18,7 @@ from syncswitch.searcher.strategies.base import (
 )
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import asked_trials
-from syncswitch.searcher.words import measured_threshold_text, percent_text, sentence
+from syncswitch.searcher.words import counted, measured_threshold_text, percent_text, sentence
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
@@ -91,6 +91,9 @@ class Explanation:
         untried: Switch points without a run, ascending.
         changes: For each switch point considered, the fewest further runs that change the answer.
         threshold_is_measured: Whether the threshold was measured, because none was given.
+        own_jobs: Other jobs of the database that the first belief rests on, beside the recorded.
+        bearing: By these, switch points and the share of the jobs that bear a switch there; empty
+            for a strategy without a belief.
     """
 
     strategy: Strategy
@@ -100,6 +103,8 @@ class Explanation:
     untried: tuple[Untried, ...]
     changes: tuple[Change, ...]
     threshold_is_measured: bool = False
+    own_jobs: int = 0
+    bearing: tuple[tuple[float, float], ...] = ()
 
     @property
     def beliefs(self) -> tuple[SwitchPointBelief, ...]:
@@ -227,9 +232,16 @@ def belief_sentence(why: Explanation) -> str:
 
 def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     """Sentences for everything that is not in the rows."""
+    said = [_bearing_text(why, first)] if why.bearing else []
     if why.answer is None:
-        return ["There is no answer yet: no run has been measured that it could be compared with."]
-    said = []
+        nothing = "no run has been measured that it could be compared with"
+        if why.bearing:
+            return [
+                *said,
+                f"Nothing that is measured on this job says so of it: {nothing}, as {first} alone"
+                " has not trained it.",
+            ]
+        return [f"There is no answer yet: {nothing}."]
     threshold, percent = why.strategy.threshold, why.answer.switch_percent
     if why.threshold_is_measured:
         said.append(sentence(measured_threshold_text(threshold, metric, first)))
@@ -250,6 +262,27 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     if why.beliefs:
         said += [_change_text(change, first, metric) for change in why.changes] or [_NO_CHANGES]
     return said
+
+
+def _bearing_text(why: Explanation, first: str) -> str:
+    """What other jobs say before the first run of this one."""
+    shares = ", ".join(
+        f"{_percent(share)} at {percent_text(percent)}"
+        for percent, share in why.bearing
+        if percent < BASELINE_PERCENT
+    )
+    return (
+        f"Before the first run, by {other_jobs_text(why.own_jobs)}: so many jobs bear a switch, and"
+        f" keep the accuracy nearly as often as with {first} alone: {shares}."
+    )
+
+
+def other_jobs_text(own_jobs: int) -> str:
+    """The jobs that the first belief rests on, by number and name."""
+    from syncswitch.searcher.strategies.adaptive.guesses import RECORDED, RECORDED_JOBS
+
+    own = f" and {counted(own_jobs, 'job')} of this database" if own_jobs else ""
+    return f"{RECORDED} recorded jobs ({'; '.join(RECORDED_JOBS)}){own}"
 
 
 def _untried_text(one: Untried) -> str:
@@ -304,6 +337,7 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
         "threshold_is_measured": why.threshold_is_measured,
         "answer_percent": None if why.answer is None else why.answer.switch_percent,
         "is_decided": why.is_decided,
+        "other_jobs": {"own": why.own_jobs, "bearing": [list(one) for one in why.bearing]},
         "never_tried": list(map(asdict, why.untried)),
         "changes": list(map(asdict, why.changes)),
     }

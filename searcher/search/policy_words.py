@@ -44,14 +44,14 @@ def promise_sentences(policy: TimingPolicy) -> str:
     first, metric = policy.first_protocol.upper(), policy.decided_by
     within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
     usual = policy.baseline_kept_share
+    if policy.target_accuracy is None:
+        expected = (policy.delivered_share, usual, policy.expected_time)
+        return expected_sentences(*expected, policy.threshold, first, metric)
     if policy.switch_percent >= BASELINE_PERCENT:
         if usual is None:
             return ""
         return f"About {_of_100(usual)} of 100 runs should stay {within} their mean {metric.name}."
     mean = f"{within} {first}'s mean {metric.name}"
-    if policy.target_accuracy is None:
-        expected = (policy.delivered_share, usual, policy.expected_time)
-        return expected_sentences(*expected, policy.threshold, first, metric)
     parts = (_guarded_promise if policy.guarded else _bare_promise)(policy, first, mean)
     return " ".join(parts)
 

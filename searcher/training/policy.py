@@ -13,8 +13,10 @@ from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.learning import LEARNT, NextRun, next_run
 from syncswitch.searcher.search.policy_words import expected_sentences
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
+from syncswitch.searcher.strategies.adaptive.guesses import RECORDED
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.training.uses import UsesHome
+from syncswitch.searcher.words import counted
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
@@ -286,10 +288,13 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
         how = f"uses {second} from the start, guarded"
     threshold = planned.band.threshold if planned.band is not None else 0.0
     few = "this training" if left == 1 else f"the {left:,} trainings to come"
+    jobs = f"{RECORDED} recorded jobs"
+    if planned.own_jobs:
+        jobs += f" and {counted(planned.own_jobs, 'job')} of this database"
     figures = (expected.delivered_share, expected.baseline_kept_share, expected.expected_time)
     return (
-        f"{how}: no run of {first} alone has measured a target, and by what other jobs show that is"
-        f" the least time for {few} (--uses)."
+        f"{how}: no run of {first} alone has measured a target, and by what other jobs show"
+        f" ({jobs}) that is the least time for {few} (--uses)."
         f" {expected_sentences(*figures, threshold, first, metric)} --switch-at 100 trains with"
         f" {first} alone"
     )

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from syncswitch.searcher.strategies.adaptive.experience import (
+    log_weights as prior_log_weights,
+)
 from syncswitch.searcher.strategies.adaptive.guesses import (
     Floats,
     Guesses,
@@ -206,7 +209,7 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
 
     def log_weights_of(guesses: Guesses) -> Floats:
         """(P,) logarithm of the likelihood, up to a constant."""
-        log_weights = np.zeros(len(guesses.cube))
+        log_weights = prior_log_weights(prior, guesses)
         error = errors_of(guesses)
         if anchor is not None:
             log_weights += anchor.log_weights(guesses)

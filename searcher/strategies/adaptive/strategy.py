@@ -44,7 +44,7 @@ from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import OWN_MOMENTUM
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.adaptive.guesses import Floats
+    from syncswitch.searcher.strategies.adaptive.guesses import Floats, Prior
     from syncswitch.searcher.strategies.adaptive.outlook import Outlook
 
 
@@ -117,6 +117,7 @@ class AdaptiveStrategy(Strategy):
         switch_points: The switch points to choose from, in percent of the range; empty for those of
             halving and 75 %, and 0 % where workers keep a momentum of their own.
         owns_momentum: Whether each worker keeps a momentum of its own after the switch.
+        bearing: What a user's own jobs say of such a job, see `Prior`; empty without any.
     """
 
     name = "adaptive"
@@ -134,6 +135,7 @@ class AdaptiveStrategy(Strategy):
     recorded: tuple[tuple[float, int], ...] = ()
     switch_points: tuple[float, ...] = ()
     owns_momentum: bool = False
+    bearing: tuple[tuple[float, float], ...] = ()
 
     @property
     @override
@@ -342,13 +344,32 @@ class Assessment:
             open_percent=None if isinstance(decision, Decided) else decision.switch_percent,
         )
 
+    @property
+    def _prior(self) -> Prior:
+        from syncswitch.searcher.strategies.adaptive.guesses import Prior
+
+        strategy = self._strategy
+        return Prior(
+            self._grid,
+            strategy.threshold,
+            strategy.largest_loss,
+            strategy.owns_momentum,
+            strategy.bearing,
+        )
+
+    def bearing_likelihood(self) -> Floats:
+        """(m,) what the runs say of how early the job bears a switch, see `likelihood_of`."""
+        from syncswitch.searcher.strategies.adaptive.experience import likelihood_of
+
+        belief = self._outlook.belief
+        return likelihood_of(self._prior, belief.guesses, belief.weights)
+
     @functools.cached_property
     def _outlook(self) -> Outlook:
         # NumPy and SciPy take a while to import, and commands that only show a search do without.
         import numpy as np
 
         from syncswitch.searcher.strategies.adaptive.belief import Datum, believe
-        from syncswitch.searcher.strategies.adaptive.guesses import Prior
         from syncswitch.searcher.strategies.adaptive.outlook import Outlook
 
         strategy = self._strategy
@@ -359,7 +380,7 @@ class Assessment:
             for run in self._runs
         )
         belief = believe(
-            Prior(self._grid, strategy.threshold, strategy.largest_loss, strategy.owns_momentum),
+            self._prior,
             data,
             strategy.target_accuracy,
             strategy.target_runs,

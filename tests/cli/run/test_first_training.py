@@ -1,0 +1,83 @@
+"""A job of which nothing is known, as its user meets it: the first training, the third, the tenth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from syncswitch.cli.run.main import main as run
+from syncswitch.cli.search.main import main as search
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.trainers.model.kept import kept_for_the_next
+from tests.tiny_job import write_tiny_job
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Its reference; what is compiled is kept meanwhile."""
+    monkeypatch.chdir(tmp_path)
+    with kept_for_the_next():
+        yield write_tiny_job(tmp_path)
+
+
+def invoked(program: object, *words: str) -> Result:
+    made = CliRunner().invoke(program, words)  # type: ignore[arg-type]
+    assert made.exit_code == 0, made.output
+    return made
+
+
+def trained(job: str, *options: str) -> Result:
+    return invoked(run, job, "--trainer", "simulated", "--workers", "2", *options)
+
+
+def words_of(made: Result) -> str:
+    return " ".join(made.output.split())
+
+
+def test_the_first_training_needs_no_search_and_says_what_is_not_known(job: str) -> None:
+    said = words_of(trained(job))
+    assert (
+        "this run, with seed 0, switches to ASP at 6.25 %, guarded: no run of BSP alone has measured"
+        " a target, and by what other jobs show (7 recorded jobs) that is the least time for the 3"
+        " trainings to come (--uses)."
+    ) in said
+    expected = "that is expected from other jobs, and not measured on this one"
+    # Before the run, and in its closing lines.
+    assert said.count(expected) == 2
+    assert "target itself" not in said
+    why = words_of(invoked(search, "policy", "show", "tiny", "--why"))
+    assert "No target is measured: BSP alone has not trained this job." in why
+    assert "Before the first run, by 7 recorded jobs (digits with four networks" in why
+    (use,) = json.loads(invoked(search, "uses", "list", "--json").stdout)
+    assert (use["kept"], use["target_accuracy"]) == (None, None)
+
+
+def test_a_few_trainings_buy_no_run_of_the_first_protocol_alone_and_many_do(job: str) -> None:
+    for _ in range(3):
+        few = json.loads(trained(job, "--json").stdout)
+        assert few["switch_percent"] < 50
+        assert few["reaches_target"] is None
+        assert few["policy"]["target_accuracy"] is None
+        assert few["time_to_accuracy_seconds"] is None
+    said = words_of(trained(job, "--uses", "40"))
+    assert "uses BSP alone: it measures the target for the 36 trainings after it" in said
+    assert "the target is measured: BSP alone reached an accuracy of" in said
+    for _ in range(6):
+        tenth = json.loads(trained(job, "--uses", "40", "--json").stdout)
+    assert tenth["policy"]["target_accuracy"] is not None
+    uses = json.loads(invoked(search, "uses", "list", "--json").stdout)
+    assert len(uses) == 10
+    # The runs before it are judged by the target, too.
+    assert all(isinstance(one["kept"], bool) for one in uses)
+
+
+def test_who_wants_the_first_protocol_alone_gets_it(job: str) -> None:
+    said = words_of(trained(job, "--switch-at", "100"))
+    assert "with BSP alone as you asked" in said
+    with open_database("sqlite:///syncswitch.db", create=True) as database:
+        assert PolicyRegistry(database).policies() == []
