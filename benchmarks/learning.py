@@ -1,6 +1,6 @@
 """The benefit of guard, revision and learning, on consecutive trainings of recorded jobs.
 
-    python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 10 30 100]
+    python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 1 3 10 30 100]
         [--generated 100]
 
 `--jobs ../shared/trust/own-momentum` has the jobs whose workers keep a momentum of their own.
@@ -41,6 +41,7 @@ from syncswitch.storage.records.guard import Band, BelievedBand, later_switch_po
 
 _SETTINGS = 6
 _MOST_BASELINES = 20
+_PLAIN = 3.0
 
 
 @dataclass
@@ -196,6 +197,23 @@ def learn(job: GuardedJob, number: int, uses: int) -> Course:
     return course
 
 
+def measured_first(job: GuardedJob, number: int, uses: int) -> Course:
+    """The same with a first use of BSP alone, whatever the number of uses."""
+    course = _new_course(job, number, uses, share_prefix=False, early_stop=False)
+    course.use(BASELINE_PERCENT)
+    for left in range(uses - 1, 0, -1):
+        course.use(course.next_percent(left, True))
+    return course
+
+
+def always(job: GuardedJob, number: int, uses: int, *, percent: float) -> Course:
+    """One switch point for every use, without a guard."""
+    course = _new_course(job, number, uses, guarded=False)
+    for _ in range(uses):
+        course.use(percent)
+    return course
+
+
 def best_known(job: GuardedJob, number: int, uses: int) -> Course:
     """An oracle that knows the guarded switch point of least time of each job."""
     course = _new_course(job, number, uses)
@@ -227,6 +245,8 @@ RULES: dict[str, Rule] = {
     "search, bare switch": functools.partial(search_then_use, guarded=False),
     "search, guarded": search_then_use,
     "search, then learning": functools.partial(search_then_use, learns=True),
+    "always 6.25 %": functools.partial(always, percent=6.25),
+    "BSP first, then learning": measured_first,
     "learning": learn,
     "best known": best_known,
 }
@@ -334,8 +354,11 @@ def generated_shares(
             if percent == BASELINE_PERCENT:
                 targets.append(run.accuracy)
                 break
-            forgiven = BETA + target_error(BETA, len(targets))
-            if not run.diverged and run.accuracy >= statistics.fmean(targets) - forgiven:
+            # Without a target a guard sees only what is plain.
+            least = job.target_accuracy - _PLAIN * BETA
+            if targets:
+                least = statistics.fmean(targets) - BETA - target_error(BETA, len(targets))
+            if not run.diverged and run.accuracy >= least:
                 break
             failed.append((percent, None if run.diverged else run.accuracy))
         delivered.append(not run.diverged and run.accuracy >= job.target_accuracy - BETA)
@@ -343,7 +366,7 @@ def generated_shares(
         cost = TrialCost(run.seconds, 1.0 if share else None, job.ratio if share < 1 else None)
         observed = Observation(percent, run.accuracy, run.diverged, cost=cost)
         observations += lessons_of(observed, use, use, tuple(failed))
-    answer = Assessment(strategy.among(job.grid), observations).standing_answer()
+    answer = Assessment(strategy.among(job.grid), observations, 0).standing_answer()
     assert answer is not None
     assert answer.kept_share is not None
     diverges = answer.switch_percent < job.diverges_below_percent
@@ -402,7 +425,7 @@ _SHOWN = ("time", "kept")
 
 def _options() -> argparse.Namespace:
     arguments = parser(
-        __doc__, jobs=JOBS, repeats=20, uses=[10, 30, 100], generated=100, processes=2
+        __doc__, jobs=JOBS, repeats=20, uses=[1, 3, 10, 30, 100], generated=100, processes=2
     )
     options = arguments.parse_args()
     if not list(options.jobs.glob("*.npz")):

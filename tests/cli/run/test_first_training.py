@@ -1,4 +1,4 @@
-"""A job of which nothing is known, as its user meets it: the first training, the third, the tenth."""
+"""A job of which nothing is known, as its user meets it: the first training, third and tenth."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def words_of(made: Result) -> str:
 def test_the_first_training_needs_no_search_and_says_what_is_not_known(job: str) -> None:
     said = words_of(trained(job))
     assert (
-        "this run, with seed 0, switches to ASP at 6.25 %, guarded: no run of BSP alone has measured"
-        " a target, and by what other jobs show (7 recorded jobs) that is the least time for the 3"
-        " trainings to come (--uses)."
+        "this run, with seed 0, switches to ASP at 6.25 %, guarded: no run of BSP alone has"
+        " measured a target, and by what other jobs show (7 recorded jobs) that is the least time"
+        " for the 3 trainings to come (--uses)."
     ) in said
     expected = "that is expected from other jobs, and not measured on this one"
     # Before the run, and in its closing lines.
