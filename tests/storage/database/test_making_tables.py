@@ -3,16 +3,24 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sqlite3
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
 import optuna
 import pytest
-from sqlalchemy import Engine, create_engine, event, insert, inspect
+from sqlalchemy import Engine, create_engine, event, insert, inspect, make_url
 from sqlalchemy.exc import IntegrityError
 
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
+from syncswitch.storage.database.inspection import (
+    FORMER_REVISION,
+    REVISION,
+    VERSION_TABLE,
+    driver_url,
+    sqlite_path,
+)
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
 from syncswitch.storage.tables.policies import POLICIES
@@ -99,3 +107,32 @@ def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, 
     assert exit_code_of(make_without_room) == 0
     assert our_tables_in(sqlite_url) == set()
     open_database(sqlite_url, create=True).close()
+
+
+def test_tables_of_the_revision_before_are_brought_up_to_date(sqlite_url: str) -> None:
+    """In these each policy had a target."""
+    open_database(sqlite_url, create=True).close()
+    path = sqlite_path(make_url(sqlite_url))
+    assert path is not None
+
+    def read(connection: sqlite3.Connection) -> tuple[str, str]:
+        columns = connection.execute("PRAGMA table_info(syncswitch_policies)").fetchall()
+        required = {name: str(is_required) for _, name, _, is_required, *_ in columns}
+        (revision,) = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
+        return required["target_accuracy"], revision
+
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, 'target_accuracy DOUBLE',"
+            " 'target_accuracy DOUBLE NOT NULL') WHERE name = 'syncswitch_policies'"
+        )
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'")
+        connection.commit()
+    with closing(sqlite3.connect(path)) as connection:
+        assert read(connection) == ("1", FORMER_REVISION)
+    for _ in range(2):
+        open_database(sqlite_url, create=False).close()
+        with closing(sqlite3.connect(path)) as connection:
+            assert read(connection) == ("0", REVISION)
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
