@@ -168,7 +168,7 @@ def test_the_other_commands_are_functions_too(
             {"learn": True, "guarded": False},
             "learn=True needs the guard: leave out guarded=False",
         ),
-        (train, {}, "`syncswitch-search run WORKLOAD` makes one, .* with storage= URL"),
+        (train, {"learn": False}, "`syncswitch-search run WORKLOAD` makes one, .* with storage="),
         (sweep, {"policies": ["no.json"]}, "no.json"),
         (train, {"policy": "no.json"}, "no.json"),
         (report, {}, "no database at"),
