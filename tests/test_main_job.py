@@ -238,9 +238,9 @@ def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> N
     other = "tiny_jobs.py:other"
     refused = [
         ((other, "--policy", policy), [other, "160 worker-steps", "as it is now with 200"]),
-        ((other,), ["no policy", other]),
-        ((WORKLOAD, "--workers", 3), ["--workers 3", "for 2 workers"]),
-        ((WORKLOAD, "--protocols", "asp,bsp"), ["asp,bsp", "for 2 workers, bsp,asp"]),
+        ((other, "--no-learn"), ["no policy", other]),
+        ((WORKLOAD, "--workers", 3, "--no-learn"), ["--workers 3", "for 2 workers"]),
+        ((WORKLOAD, "--protocols", "asp,bsp", "--no-learn"), ["asp,bsp", "for 2 workers, bsp,asp"]),
         ((WORKLOAD, "--policy", 9), ["no policy '9'"]),
         ((WORKLOAD, "--policy", altered), ["altered.json", "policy export"]),
         ((WORKLOAD, "--switch-at", 5, "--workers", 200), ["tiny", "two rounds of 200 workers"]),

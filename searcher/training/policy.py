@@ -146,6 +146,8 @@ def chosen_by_policy(
     is_real = trainer.simulated_cluster is None
     if not candidates and learns is not None:
         begun = _begun(wanted, elsewhere, learns) if is_real else None
+        if begun is None and known:
+            home.tell(str(none_found(known, selection, home.url, "this job begins anew")))
         return begun or chosen_by_learning(wanted, learns, goes_back)
     if not candidates:
         if elsewhere and is_real:

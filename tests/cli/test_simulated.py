@@ -62,10 +62,13 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     again = run.answer(*words, "-o", "again.keras", "--seed", "0")
     assert again["accuracy"] == report["accuracy"]
     assert len(search.answer("uses", "list", "tiny")) == 2
-    other = refused(*words[:1], "--trainer", "simulated")
+    other = refused(*words[:1], "--trainer", "simulated", "--no-learn")
     assert "with --trainer simulated --profile uniform in " in other
     assert "(there is one for 2 simulated" in other
     assert f"syncswitch-search run {words[0]} --trainer simulated --profile uniform" in other
+    told, begins = run.succeeds(*words[:1], "--trainer", "simulated").stderr.splitlines()
+    assert told == other.removeprefix("error: ").partition("; find")[0] + "; this job begins anew"
+    assert "switches to ASP at 6.25 %, guarded: no run of BSP alone has measured a target" in begins
     for keeps_to_it in (["--no-learn"], ["--no-guard"], ["--policy", "1"]):
         assert "was found for a simulated job" in refused(words[0], *keeps_to_it)
 
@@ -97,7 +100,7 @@ def test_real_runs_begin_from_the_policy_of_simulated_ones(folder: Path) -> None
     assert real_run(job, *where)[0]["policy"]["fingerprint"] == simulated["fingerprint"]
     alone = ["--storage", "sqlite:///real.db"]
     real_run(job, "--learn", "--workers", "2", *alone)
-    assert "(there is one for 2 workers, bsp,asp)" in refused(job, *where, *alone)
+    assert "(there is one for 2 workers, bsp,asp)" in refused(job, *where, *alone, "--no-learn")
 
 
 def test_a_first_real_run_that_was_killed_goes_on_as_it_began(folder: Path) -> None:

@@ -131,7 +131,7 @@ def test_the_policy_comes_from_the_database(
     assert (use.kind, use.policy_version, use.guard, use.seed) == ("use", 1, "quiet", 0)
     assert run.answer("--workers", "1")["fingerprint"] == policy.fingerprint
     for words in (("--workers", "2"), ("--total-steps", "200")):
-        done = run(*words)
+        done = run(*words, "--no-learn")
         assert done.exit_code == 2
         assert "syncswitch-search run job --trainer command" in done.stderr
 

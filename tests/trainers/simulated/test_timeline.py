@@ -351,7 +351,13 @@ class Ledger(Learner):
         self._arrived: Counter[int] = Counter()
         self._exchange = Exchange.PUSH
 
-    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
+    def begin(
+        self,
+        exchange: Exchange,
+        members: Sequence[int],
+        second_since: int | None,
+        done: int | None = None,
+    ) -> None:
         assert not self._under_way
         assert not self._arrived, "the gradients of a round were forgotten"
         self._exchange = exchange
