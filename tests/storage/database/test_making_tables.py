@@ -3,14 +3,12 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import sqlite3
-from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
 import optuna
 import pytest
-from sqlalchemy import Engine, create_engine, event, insert, inspect, make_url
+from sqlalchemy import Engine, create_engine, event, insert, inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from syncswitch.storage.database.engine import Database, open_database
@@ -19,7 +17,6 @@ from syncswitch.storage.database.inspection import (
     REVISION,
     VERSION_TABLE,
     driver_url,
-    sqlite_path,
 )
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
@@ -109,30 +106,37 @@ def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, 
     open_database(sqlite_url, create=True).close()
 
 
-def test_tables_of_the_revision_before_are_brought_up_to_date(sqlite_url: str) -> None:
+def test_tables_of_the_revision_before_are_brought_up_to_date(any_url: str) -> None:
     """In these each policy had a target."""
-    open_database(sqlite_url, create=True).close()
-    path = sqlite_path(make_url(sqlite_url))
-    assert path is not None
-
-    def read(connection: sqlite3.Connection) -> tuple[str, str]:
-        columns = connection.execute("PRAGMA table_info(syncswitch_policies)").fetchall()
-        required = {name: str(is_required) for _, name, _, is_required, *_ in columns}
-        (revision,) = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
-        return required["target_accuracy"], revision
-
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA writable_schema=ON")
-        connection.execute(
+    open_database(any_url, create=True).close()
+    is_sqlite = any_url.startswith("sqlite")
+    to_before = ["ALTER TABLE syncswitch_policies ALTER COLUMN target_accuracy SET NOT NULL"]
+    if is_sqlite:
+        to_before = [
+            "PRAGMA writable_schema=ON",
             "UPDATE sqlite_schema SET sql = replace(sql, 'target_accuracy DOUBLE',"
-            " 'target_accuracy DOUBLE NOT NULL') WHERE name = 'syncswitch_policies'"
-        )
-        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'")
-        connection.commit()
-    with closing(sqlite3.connect(path)) as connection:
-        assert read(connection) == ("1", FORMER_REVISION)
+            " 'target_accuracy DOUBLE NOT NULL') WHERE name = 'syncswitch_policies'",
+            "PRAGMA writable_schema=RESET",
+        ]
+    to_before.append(f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'")
+
+    def read() -> tuple[bool, str]:
+        engine = create_engine(driver_url(any_url))
+        columns = {one["name"]: one for one in inspect(engine).get_columns("syncswitch_policies")}
+        with engine.connect() as connection:
+            revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+            found = columns["target_accuracy"]["nullable"], str(revision.scalar())
+            if is_sqlite:
+                assert connection.execute(text("PRAGMA integrity_check")).scalar() == "ok"
+        engine.dispose()
+        return found
+
+    engine = create_engine(driver_url(any_url))
+    with engine.begin() as connection:
+        for statement in to_before:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+    assert read() == (False, FORMER_REVISION)
     for _ in range(2):
-        open_database(sqlite_url, create=False).close()
-        with closing(sqlite3.connect(path)) as connection:
-            assert read(connection) == ("0", REVISION)
-            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        open_database(any_url, create=False).close()
+        assert read() == (True, REVISION)
