@@ -347,14 +347,12 @@ class UsedJob:
     def with_measured_target(
         self, curves: Mapping[int, Sequence[Evaluation]]
     ) -> TimingPolicy | None:
-        """The version to publish once a use has measured the target; None where there is no news.
+        """The version to publish once a use has measured the target of a policy without one.
 
-        `curves` are those of the uses.
+        `curves` are those of the uses. None while none has.
         """
         answer = self.answer()
-        if self.policy.target_accuracy is not None or answer is None:
-            return None
-        if answer.target_accuracy is None:
+        if answer is None or answer.target_accuracy is None:
             return None
         draft = self._draft(answer)
         alone = [
@@ -735,8 +733,9 @@ def after_use(
         stored = registry.publish(measured, replaces=stored.version)
         job = replace(job, policy=stored)
         words.append(measured_threshold_text(stored.threshold, metric, first))
-    curves = use_curves(database, stored.fingerprint)
-    measured = None if expected_uses is None else job.with_measured_target(curves)
+    measured = None
+    if expected_uses is not None and stored.target_accuracy is None:
+        measured = job.with_measured_target(use_curves(database, stored.fingerprint))
     if measured is not None and measured.target_accuracy is not None:
         stored = registry.publish(measured, replaces=stored.version)
         job = replace(job, policy=stored)

@@ -319,8 +319,8 @@ def later_uses(data: ReportData) -> Drawing:
     how = f"{kept} of {counted(len(uses), 'later run')} kept the {metric.name}; crosses did not."
     drawing = Drawing(
         "Later runs with the policy",
-        f"{how if judged else UNJUDGED}"
-        " Below are the switches of each run: crosses failed, dots held.",
+        (how if judged else UNJUDGED)
+        + " Below are the switches of each run: crosses failed, dots held.",
     )
     with drawn(drawing, 2.8, 1.9) as (axes, below):
         _draw_acceptance(axes, data)
