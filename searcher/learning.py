@@ -8,10 +8,11 @@ what the first protocol alone reaches, that is published as the next version.
 
 from __future__ import annotations
 
+import functools
 import math
 import shlex
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -156,8 +157,8 @@ class UsedJob:
         goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
         momentum: That of the job after the switch, as in its identity.
         unrecorded: What a first run teaches, before there is a policy that it is a use of.
-        experience: What other jobs of this database with the same second phase have shown; None
-            without any.
+        others: Reads what other jobs of this database with the same second phase have shown, once
+            it is asked for; None for a job that is looked at alone.
     """
 
     policy: TimingPolicy
@@ -165,7 +166,12 @@ class UsedJob:
     goes_back: bool = True
     momentum: str | None = None
     unrecorded: tuple[Observation, ...] = ()
-    experience: Experience | None = None
+    others: Callable[[], Experience | None] | None = None
+
+    @functools.cached_property
+    def experience(self) -> Experience | None:
+        """What other jobs have shown; None without any. It takes a moment, so ask when needed."""
+        return None if self.others is None else self.others()
 
     @property
     def kept(self) -> list[bool]:
@@ -464,8 +470,7 @@ def next_run(
         job = used_job(database, found[0], goes_back)
         band = job.band(use_curves(database, identity.fingerprint))
     else:
-        experience = experience_of_others(database, identity)
-        job = replace(_unused_job(identity, goes_back), experience=experience)
+        job = _unused_job(database, identity, goes_back)
         band = job.policy.band
     percent = job.next_percent(uses)
     is_measured = band is None or band.target_accuracy is not None
@@ -476,12 +481,15 @@ def next_run(
         learns=True,
         expected=None if is_measured else job.expected(percent),
         uses_left=max(1, uses - len(job.uses)),
-        own_jobs=0 if job.experience is None else job.experience.jobs,
+        own_jobs=0 if is_measured or job.experience is None else job.experience.jobs,
     )
 
 
 def _unused_job(
-    identity: WorkloadIdentity, goes_back: bool | None, lessons: Iterable[Observation] = ()
+    database: Database,
+    identity: WorkloadIdentity,
+    goes_back: bool | None,
+    lessons: Iterable[Observation] = (),
 ) -> UsedJob:
     """A job without a policy, of which nothing is known but what a first run teaches."""
     usual = AdaptiveStrategy()
@@ -506,7 +514,8 @@ def _unused_job(
         band=Band(None, usual.threshold),
     )
     momentum = identity.momentum_after_switch
-    return UsedJob(blank, (), goes_back is not False, momentum, tuple(lessons))
+    others = _others_of(database, identity)
+    return UsedJob(blank, (), goes_back is not False, momentum, tuple(lessons), others)
 
 
 def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
@@ -564,8 +573,7 @@ def first_policy(
         () if guard is None else guard.failed,
         steps,
     )
-    experience = experience_of_others(database, identity)
-    job = replace(_unused_job(identity, goes_back, lessons), experience=experience)
+    job = _unused_job(database, identity, goes_back, lessons)
     is_alone, seconds = held == BASELINE_PERCENT, record.training_seconds
     target = accuracy if is_alone else None
     policy = replace(job.policy, target_accuracy=target)
@@ -637,8 +645,13 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
         )
         told = [one.options.get("goes_back", True) for one in searches]
         goes_back = all(told) and not has_begun_anew
-    experience = None if registered is None else experience_of_others(database, registered.identity)
-    return replace(job, goes_back=goes_back, experience=experience)
+    others = None if registered is None else _others_of(database, registered.identity)
+    return replace(job, goes_back=goes_back, others=others)
+
+
+def _others_of(database: Database, identity: WorkloadIdentity) -> Callable[[], Experience | None]:
+    """`experience_of_others`, made at the first call and kept for copies of the job."""
+    return functools.cache(lambda: experience_of_others(database, identity))
 
 
 def experience_of_others(database: Database, identity: WorkloadIdentity) -> Experience | None:

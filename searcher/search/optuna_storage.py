@@ -178,9 +178,9 @@ def check_database(url: str) -> list[Finding]:
 
     Raises DatabaseError if it cannot be reached, is missing or foreign, or is of another revision.
     """
-    is_ours, engine = examined(url, may_create=False)
+    revision, engine = examined(url, may_create=False)
     with Database(url, engine) as database:
-        if not is_ours:
+        if revision is None:
             fix = "`syncswitch-search run WORKLOAD` makes them"
             return [Finding("tables", True, "no tables of syncswitch", fix)]
         # If the database itself is damaged, nothing else in it can be trusted.

@@ -28,7 +28,7 @@ from syncswitch.storage.database.inspection import (
     REVISION,
     VERSION_TABLE,
     check_sqlite_file,
-    has_our_tables,
+    our_revision,
     parse_url,
     shown,
     sqlite_path,
@@ -303,27 +303,21 @@ def open_database(url: str, *, create: bool) -> Database:
         DatabaseError: It cannot be reached or read, belongs to another application, is of another
             revision, or (without `create`) is missing.
     """
-    is_ours, engine = examined(url, may_create=create)
+    revision, engine = examined(url, may_create=create)
     try:
-        if not is_ours:
+        if revision is None:
             if not create:
                 raise DatabaseError(
                     f"{shown(url)} holds no results of syncswitch yet;"
                     f" `syncswitch-search run WORKLOAD` adds them"
                 )
             _make_tables(engine, shown(url))
-        elif _is_of_former_revision(engine):
+        elif revision == FORMER_REVISION:
             _allow_policies_without_target(engine, shown(url))
     except BaseException:
         engine.dispose()
         raise
     return Database(url, engine)
-
-
-def _is_of_former_revision(engine: Engine) -> bool:
-    with engine.connect() as connection:
-        found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
-    return found == FORMER_REVISION
 
 
 def _allow_policies_without_target(engine: Engine, place: str) -> None:
@@ -362,8 +356,10 @@ def opened(database: Database | str) -> AbstractContextManager[Database]:
     return nullcontext(database)
 
 
-def examined(url: str, *, may_create: bool) -> tuple[bool, Engine]:
-    """Returns whether a database holds our tables, and an engine that the caller disposes of.
+def examined(url: str, *, may_create: bool) -> tuple[str | None, Engine]:
+    """Returns the revision of our tables, and an engine that the caller disposes of.
+
+    The revision is None where a database does not hold them.
 
     With `may_create` a SQLite file may be missing. Raises DatabaseError if the database cannot be
     reached or read, belongs to another application, or is of another revision.
@@ -375,7 +371,7 @@ def examined(url: str, *, may_create: bool) -> tuple[bool, Engine]:
     engine = _new_engine(parsed, url)
     try:
         with engine.connect() as connection:
-            return has_our_tables(connection, shown(url)), engine
+            return our_revision(connection, shown(url)), engine
     except DBAPIError as error:
         engine.dispose()
         if path is not None and not os.access(path.parent, os.W_OK):
@@ -408,7 +404,7 @@ def _make_tables(engine: Engine, place: str) -> None:
         with engine.execution_options(**{_WRITER: True}).begin() as connection:
             if not is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
-            if has_our_tables(connection, place):
+            if our_revision(connection, place) is not None:
                 return
             METADATA.create_all(connection)
             connection.exec_driver_sql(create_view())

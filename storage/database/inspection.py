@@ -187,13 +187,13 @@ def holds_nothing(url: str) -> bool:
     try:
         # Unlike a pool, this leaves no connection open.
         with create_engine(parsed, poolclass=NullPool).connect() as connection:
-            return not has_our_tables(connection, shown(url))
+            return our_revision(connection, shown(url)) is None
     except (DBAPIError, ImportError, NoSuchModuleError):
         return False
 
 
-def has_our_tables(connection: Connection, place: str) -> bool:
-    """Returns whether our tables are there; if not, there are none, or only those of Optuna.
+def our_revision(connection: Connection, place: str) -> str | None:
+    """Returns the revision of our tables; without them there are none, or only those of Optuna.
 
     `place` names the database in messages. Raises DatabaseError if it belongs to another
     application, or its tables are of another revision.
@@ -208,7 +208,7 @@ def has_our_tables(connection: Connection, place: str) -> bool:
                 f"{place} holds tables of another application ({some}); allowed: an empty"
                 f" database, or one of syncswitch or Optuna; name another with --storage URL"
             )
-        return False
+        return None
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
     if found not in ([REVISION], [FORMER_REVISION]):
         revision = ", ".join(map(repr, found)) or "none"
@@ -216,7 +216,7 @@ def has_our_tables(connection: Connection, place: str) -> bool:
             f"{place} has tables of revision {revision}, and this syncswitch reads and writes"
             f" {REVISION!r}: use the version that made them, or name another with --storage URL"
         )
-    return True
+    return str(found[0])
 
 
 def holds_studies(connection: Connection) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import Engine, event
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.learning import (
@@ -487,6 +488,36 @@ def test_a_file_is_held_against_what_its_runs_make_believe(database: Database) -
     for home in (UsesHome(database.url, print), UsesHome("sqlite:///missing.db", print)):
         assert home.band(of_file, identity) == believed
         assert home.band(of_file, IDENTITY) == BAND
+
+
+def test_other_jobs_are_read_only_where_what_they_show_is_needed(
+    database: Database, policy: TimingPolicy
+) -> None:
+    known = (policy.fingerprint,)
+    for workers in (2, 8):
+        known += (published(database.url, replace(IDENTITY, workers=workers)).fingerprint,)
+    asked: list[str] = []
+
+    def note(_: object, __: object, ___: object, values: object, *____: object) -> None:
+        asked.extend(one for one in known if one in str(values))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert band(database, policy) is not None
+        assert after_use(database, policy) == []
+        assert set(asked) == {policy.fingerprint}
+        next_run(database, IDENTITY, 30)
+        assert set(asked) == set(known)
+        # And once, however often the job is copied meanwhile.
+        assert used_job(database, policy).revision(30) is None
+        counts = [asked.count(one) for one in known[1:]]
+        next_run(database, IDENTITY, 30)
+        assert [asked.count(one) - old for one, old in zip(known[1:], counts, strict=True)] == [
+            1,
+            1,
+        ]
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
 
 
 def test_a_target_that_was_measured_too_high_is_found_out(

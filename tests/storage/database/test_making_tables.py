@@ -140,3 +140,18 @@ def test_tables_of_the_revision_before_are_brought_up_to_date(any_url: str) -> N
     for _ in range(2):
         open_database(any_url, create=False).close()
         assert read() == (True, REVISION)
+
+
+def test_the_revision_is_asked_for_once(any_url: str) -> None:
+    open_database(any_url, create=True).close()
+    asked = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        asked.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        open_database(any_url, create=False).close()
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert sum("version_num" in one for one in asked) == 1
