@@ -1,13 +1,14 @@
 """The second phase: how often runs keep BSP's accuracy with each worker's own momentum.
 
-    python -m benchmarks.second_phase [--jobs digits:8 ...] [--rules own same] [--seeds 20]
+    python -m benchmarks.second_phase [--jobs digits:8 ...] [--rules own same dc:same] [--seeds 20]
         [--percents 50 25 ...] [--cluster simulated|threads|processes]
 
 Runs keep it that end at most 0.01 below the mean of BSP. Simulated with the profile of the paper's
-cluster, or on this machine; the staleness stands beside. A job is a name and a
-number of workers, `digits`, `hot-breast-cancer`, `breast-cancer`, `clicks`, `transformer` (AdamW)
-or `batchnorm`. To the accuracy: the share of BSP's time after which a test first shows BSP's mean
-less 0.01, in the median of the runs that ever do.
+cluster, or on this machine; the staleness stands beside. A job is a name and a number of workers:
+`digits`, `hot-breast-cancer`, `breast-cancer`, `clicks`, `transformer` (AdamW) or `batchnorm`. A
+rule is a value of `momentum_after_switch`; `dc:` before one that shares it adds DC-ASGD, on the
+simulated cluster. To the accuracy: the share of BSP's time after which a test first shows BSP's
+mean less 0.01, in the median of the runs that ever do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.console import at_most, new_table, parser
+from benchmarks.delay_compensation import CompensatedTrainer
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
@@ -49,13 +51,16 @@ THRESHOLD = 0.01
 PAIR = ("bsp", "asp")
 
 
-def opened(reference: str, workers: int, cluster: str) -> tuple[WorkloadIdentity, Trainer]:
+def opened(
+    reference: str, workers: int, cluster: str, compensates: bool
+) -> tuple[WorkloadIdentity, Trainer]:
     """Returns the identity of a job, and what trains it."""
     workload = load_workload(reference)
     if cluster == "simulated":
         profile = load_profile("sync-switch-resnet32")
         identity = simulated_identity(workload, workers, PAIR, profile)
-        return identity, SimulatedTrainer(workload, workers, profile)
+        kind = CompensatedTrainer if compensates else SimulatedTrainer
+        return identity, kind(workload, workers, profile)
     identity = workload_identity(workload, workers, *PAIR)
     if cluster == "threads":
         return identity, ClusterTrainer(workload, workers)
@@ -63,10 +68,15 @@ def opened(reference: str, workers: int, cluster: str) -> tuple[WorkloadIdentity
 
 
 def runs_of(
-    reference: str, workers: int, cluster: str, percents: Sequence[float], seeds: int
+    reference: str,
+    workers: int,
+    cluster: str,
+    percents: Sequence[float],
+    seeds: int,
+    compensates: bool = False,
 ) -> list[list[TrialRecord]]:
     """Makes all runs of a job, by switch point."""
-    identity, trainer = opened(reference, workers, cluster)
+    identity, trainer = opened(reference, workers, cluster, compensates)
     with trainer:
         return [
             [trainer.train(TrialSpec(identity, percent, seed)) for seed in range(seeds)]
@@ -100,7 +110,7 @@ def _accuracy(run: TrialRecord) -> float:
 
 def main() -> None:
     """Runs the benchmark and prints its table."""
-    given = parser(
+    options = parser(
         __doc__,
         jobs=JOBS,
         rules=["own", "same"],
@@ -108,7 +118,10 @@ def main() -> None:
         seeds=20,
         worker_steps=int,
         cluster="simulated",
-    ).parse_args()
+    )
+    given = options.parse_args()
+    if "dc:own" in given.rules or (given.cluster != "simulated" and "dc:" in "".join(given.rules)):
+        options.error("dc: corrects shared momentum, and only on the simulated cluster")
     shorter = ""
     if given.worker_steps:
         length = given.worker_steps
@@ -123,8 +136,9 @@ def main() -> None:
             (base,) = make(reference, percents=[100.0])
             table.add_row(*row(job, "-", base, base))
             for rule in given.rules:
-                ruled = f"{reference},momentum_after_switch={rule}"
-                for runs in make(ruled, percents=given.percents):
+                compensated, _, momentum = rule.rpartition(":")
+                ruled = f"{reference},momentum_after_switch={momentum}"
+                for runs in make(ruled, percents=given.percents, compensates=bool(compensated)):
                     table.add_row(*row(job, rule, runs, base))
             Console(width=110).print(table)
 

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -150,8 +151,16 @@ def test_protocols(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_second_phase(play: Play, job: str, cluster: str) -> None:
     length = ("--seeds", 1, "--percents", 50, "--worker-steps", 8)
     out = play(second_phase, "--jobs", job, "--cluster", cluster, *length)
-    rules = [out.count(f"│ {job} │ {rule}") for rule in ("-", "own", "same")]
+    rules = [out.count(f"│ {job} │ {rule} ") for rule in ("-", "own", "same")]
     assert (rules, out.count(" of 1 ")) == ([1, 1, 1], 3)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_only_late_gradients_are_compensated(workers: int) -> None:
+    job = "breast-cancer,total_worker_steps=64,momentum_after_switch=same"
+    made = partial(second_phase.runs_of, job, workers, "simulated", [0.0], 1)
+    [[plain]], [[compensated]] = made(), made(compensates=True)
+    assert (plain.evaluations == compensated.evaluations) is (workers == 1)
 
 
 def test_stragglers(play: Play) -> None:
