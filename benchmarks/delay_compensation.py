@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols import Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Ticket
 from syncswitch.trainers.simulated.learner import Gradient, TrainingLearner
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
@@ -29,9 +29,9 @@ class CompensatedLearner(TrainingLearner):
         self._worker = 0
 
     @override
-    def push(self, ticket: Ticket) -> None:
+    def push(self, ticket: Ticket) -> ReplicaStep | None:
         self._worker = ticket.worker
-        super().push(ticket)
+        return super().push(ticket)
 
     @override
     def _apply(self, gradient: Gradient, rate: float, step: int) -> None:

@@ -30,7 +30,7 @@ from syncswitch.trainers.workloads.digits import workload as digits
 
 ALONE = (
     *("bsp", "ssp:3", "dssp:3-15", "dssp:3-15:unbounded", "asp"),
-    *("ds-sync:2", "local-sgd:8", "gba:3"),
+    *("ds-sync:2", "local-sgd:8", "qsr:4:0.02", "selsync:0.3", "gba:3"),
 )
 BEARABLE_RATE = 0.01
 ON_CLICKS = ("bsp", "ssp:3", "asp", "gba:0", "gba:3")

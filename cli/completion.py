@@ -14,7 +14,17 @@ from click.shell_completion import CompletionItem
 
 from syncswitch.storage.database.defaults import database_url
 
-PROTOCOL_EXAMPLES = ("bsp", "asp", "ssp:3", "dssp:3-15", "ds-sync:2", "local-sgd:8", "gba:3")
+PROTOCOL_EXAMPLES = (
+    "bsp",
+    "asp",
+    "ssp:3",
+    "dssp:3-15",
+    "ds-sync:2",
+    "local-sgd:8",
+    "qsr:4:0.1",
+    "selsync:0.3",
+    "gba:3",
+)
 """One protocol of each kind."""
 
 

@@ -72,6 +72,30 @@ def plain_local_sgd(workload: Workload, workers: int, period_steps: int, seed: i
     return Final(*(np.mean(parts, 0) for parts in zip(*replicas, strict=True)))
 
 
+def plain_selsync(workload: Workload, workers: int, delta: float, seed: int) -> Final:
+    """Replicas that take turns, and are averaged when one's gradient has changed by delta."""
+    loop = _Loop(workload, seed)
+    replicas, smoothed = [loop.start] * workers, [0.0] * workers
+    is_asked = False
+    for step in range(workload.total_worker_steps):
+        number, worker = divmod(step, workers)
+        parameters, slots, statistics = replicas[worker]
+        gradient, contribution = loop.gradient(step, parameters)
+        square = float(gradient @ gradient)
+        before = smoothed[worker] if number else square
+        smoothed[worker] = before + workers / 100 * (square - before)
+        change = abs(smoothed[worker] - before) / before
+        is_asked = is_asked or number < 25 or change >= delta
+        slots = workload.momentum * slots + gradient
+        moved = parameters - workers * loop.rate(step) * slots
+        replicas[worker] = moved, slots, loop.move(statistics, contribution)
+        if worker == workers - 1 and is_asked:
+            mean = [np.mean(parts, 0) for parts in zip(*replicas, strict=True)]
+            replicas = [(mean[0], slots, mean[2]) for _, slots, _ in replicas]
+        is_asked = is_asked and worker < workers - 1
+    return Final(*(np.mean(parts, 0) for parts in zip(*replicas, strict=True)))
+
+
 def plain_stale(workload: Workload, seed: int, at_once: int = 1) -> Final:
     """SGD with momentum whose first gradient of each update is one update old."""
     loop = _Loop(workload, seed)

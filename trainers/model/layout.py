@@ -19,6 +19,11 @@ from syncswitch.storage.errors import WorkloadError
 Vector = npt.NDArray[np.float32]
 
 
+def squared_length(vector: Vector) -> float:
+    """The sum of the squares of its elements."""
+    return float(np.dot(vector, vector))
+
+
 @dataclass(frozen=True)
 class ModelState:
     """The state of a training, as flat vectors."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.layout import Vector, squared_length
 
 NOISE_SHARE = 0.5
 """Share of a gradient's noise in the bound. With 1 some trainings diverge that bear the half."""
@@ -74,7 +74,7 @@ class OwnSlots:
             change += mu * accumulator
             change *= eta
             if self._is_bounded:
-                square += _square(change)
+                square += squared_length(change)
         if self._longest is None:
             return
         longest_square = rate**2 * self._longest
@@ -91,12 +91,7 @@ def _longest_square(accumulator: Vector, gradient: Vector, momentum: float) -> f
     what the part of the first gradient in its direction comes to in the long run. To this the
     worker's own noise adds up, which is independent from step to step.
     """
-    common = _square(accumulator)
+    common = squared_length(accumulator)
     along = max(0.0, float(np.dot(gradient, accumulator)) / math.sqrt(common)) if common else 0.0
-    noise = max(0.0, _square(gradient) - along**2) / (1 - momentum**2)
+    noise = max(0.0, squared_length(gradient) - along**2) / (1 - momentum**2)
     return max(common, (along / (1 - momentum)) ** 2) + NOISE_SHARE * noise
-
-
-def _square(vector: Vector) -> float:
-    """The squared length."""
-    return float(np.dot(vector, vector))

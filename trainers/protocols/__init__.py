@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from syncswitch.trainers.protocols.asp import ASP
-from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
+from syncswitch.trainers.protocols.base import (
+    NOBODY,
+    Exchange,
+    Release,
+    ReplicaStep,
+    SyncProtocol,
+)
 from syncswitch.trainers.protocols.bsp import BSP
 from syncswitch.trainers.protocols.choice import (
     ENTRY_POINT_GROUP,
@@ -19,6 +25,8 @@ from syncswitch.trainers.protocols.ds_sync import DSSync, partition
 from syncswitch.trainers.protocols.dssp import DSSP
 from syncswitch.trainers.protocols.gba import GBA
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
+from syncswitch.trainers.protocols.qsr import QSR
+from syncswitch.trainers.protocols.selsync import SelSync
 from syncswitch.trainers.protocols.ssp import SSP
 
 __all__ = [
@@ -29,12 +37,15 @@ __all__ = [
     "GBA",
     "NOBODY",
     "PROTOCOLS",
+    "QSR",
     "SSP",
     "DSSync",
     "Exchange",
     "LocalSGD",
     "ProtocolChoice",
     "Release",
+    "ReplicaStep",
+    "SelSync",
     "SyncProtocol",
     "alone",
     "check_protocols",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -53,6 +54,20 @@ class Release:
 
 NOBODY = Release()
 
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStep:
+    """What a protocol sees of a step on a replica.
+
+    Attributes:
+        gradient_square: Squared length of its gradient.
+        rate: Its learning rate.
+    """
+
+    gradient_square: float
+    rate: float
+
+
 _LARGEST = 1_000_000  # larger numbers make no difference in any job
 
 
@@ -71,6 +86,27 @@ def whole_number(text: str, called: str, least: int, most: int = _LARGEST) -> in
     return int(significant)
 
 
+def decimal_number(text: str, called: str, *, is_above_zero: bool = False) -> float:
+    """Reads a number from 0, or above it, to a million in an option.
+
+    Raises:
+        ValueError: It is something else; the message names it as `called`.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (number > 0 if is_above_zero else number >= 0) or number > _LARGEST:
+        least = "above 0 and at most" if is_above_zero else "from 0 to"
+        raise ValueError(f"{called} must be a number {least} {_LARGEST}")
+    return number
+
+
+def decimal_text(number: float) -> str:
+    """Writes a number so that `decimal_number` reads the same."""
+    return repr(number).removesuffix(".0")
+
+
 class SyncProtocol(ABC):
     """A pure, single-threaded state machine, driven by a cluster's threads or by simulated events.
 
@@ -83,6 +119,8 @@ class SyncProtocol(ABC):
         usage: Form of the name with its options, for messages.
         exchange: Use of a gradient.
         least_workers: The least number of workers with which the protocol makes sense.
+        has_flags: Whether every step ends with a short message to all others, whose own are waited
+            for.
         number: The protocol's only option, if it is a whole number: the argument of the class, its
             name in `usage`, and the least value. None for a protocol with no or other options.
     """
@@ -91,6 +129,7 @@ class SyncProtocol(ABC):
     usage: ClassVar[str]
     exchange: ClassVar[Exchange]
     least_workers: ClassVar[int] = 1
+    has_flags: ClassVar[bool] = False
     number: ClassVar[tuple[str, str, int] | None] = None
 
     def __init__(self, workers: Iterable[int]) -> None:
@@ -130,6 +169,9 @@ class SyncProtocol(ABC):
     def start(self) -> Release:
         """Releases the workers that may start at once, by default all; called once."""
         return Release(tuple(sorted(self.active)))
+
+    def observe(self, worker: int, step: ReplicaStep) -> None:  # noqa: B027 (most need not look)
+        """Sees a step that `worker` has finished on its replica, before its `on_push`."""
 
     @abstractmethod
     def on_push(self, worker: int, now_seconds: float) -> Release:

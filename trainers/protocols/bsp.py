@@ -60,9 +60,12 @@ class BSP(SyncProtocol):
     def _next_round_if_over(self) -> Release:
         return NOBODY if self._left else self._next_round()
 
+    def _is_joined(self) -> bool:
+        """Whether the work of the round that is over is joined."""
+        return len(self._arrived) >= self._least_joined
+
     def _next_round(self) -> Release:
-        is_joined = len(self._arrived) >= self._least_joined
-        groups = (tuple(sorted(self._arrived)),) if is_joined else ()
+        groups = (tuple(sorted(self._arrived)),) if self._is_joined() else ()
         self._arrived = set()
         self._left = dict.fromkeys(self.active, self._round_steps)
         return Release(tuple(sorted(self.active)), groups)

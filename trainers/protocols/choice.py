@@ -18,10 +18,13 @@ from syncswitch.trainers.protocols.ds_sync import DSSync
 from syncswitch.trainers.protocols.dssp import DSSP
 from syncswitch.trainers.protocols.gba import GBA
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
+from syncswitch.trainers.protocols.qsr import QSR
+from syncswitch.trainers.protocols.selsync import SelSync
 from syncswitch.trainers.protocols.ssp import SSP
 
 PROTOCOLS: Mapping[str, type[SyncProtocol]] = {
-    protocol.name: protocol for protocol in (BSP, ASP, SSP, DSSP, DSSync, LocalSGD, GBA)
+    protocol.name: protocol
+    for protocol in (BSP, ASP, SSP, DSSP, DSSync, LocalSGD, QSR, SelSync, GBA)
 }
 """The protocols that come with syncswitch, by name."""
 

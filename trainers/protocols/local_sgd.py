@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -28,7 +29,7 @@ class LocalSGD(BSP):
     usage = "local-sgd:STEPS"
     exchange = Exchange.REPLICA
     least_workers = 2
-    number = ("period_steps", "STEPS", 1)
+    number: ClassVar[tuple[str, str, int] | None] = ("period_steps", "STEPS", 1)
 
     _least_joined = 2
 

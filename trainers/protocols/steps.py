@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from syncswitch.trainers.protocols import Exchange, Release, SyncProtocol
+from syncswitch.trainers.protocols import Exchange, Release, ReplicaStep, SyncProtocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,21 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
+class StepDone:
+    """What came of a ticket.
+
+    Attributes:
+        loss: That of its batches, before the update.
+        staleness: Number of updates between pull and push; None on a replica.
+        replica: What the protocol sees of a step on a replica.
+    """
+
+    loss: float
+    staleness: int | None = None
+    replica: ReplicaStep | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """Groups to join before anybody goes on, and the steps that may start after that.
 
@@ -74,6 +89,7 @@ class SegmentSteps:
 
     Attributes:
         exchange: Use of a gradient.
+        has_flags: See `SyncProtocol`.
         next_step: The first step that has not been handed out.
         done: Number of worker-steps whose gradient counts: it has been applied, or will be by a
             group of the last answer.
@@ -87,7 +103,7 @@ class SegmentSteps:
         undone: Sequence[int] = (),
         batches: int = 1,
     ) -> None:
-        self.exchange = protocol.exchange
+        self.exchange, self.has_flags = protocol.exchange, protocol.has_flags
         self.done = done
         self._protocol = protocol
         self.next_step = done + len(undone)
@@ -130,8 +146,10 @@ class SegmentSteps:
         self._released.extend(self._protocol.start().workers)
         return self.hand_out()
 
-    def push(self, worker: int, now_seconds: float) -> Groups:
+    def push(self, worker: int, now_seconds: float, step: ReplicaStep | None = None) -> Groups:
         """Records that `worker` has finished its step; returns groups whose work is to be joined.
+
+        The protocol sees a `step` on a replica.
 
         Between this call and `hand_out`, workers may be told to leave, or the segment be stopped.
         """
@@ -140,6 +158,8 @@ class SegmentSteps:
             self._waiting[worker].append(ticket.worker_step)
         else:
             self.done += ticket.batches
+        if step is not None:
+            self._protocol.observe(worker, step)
         release = self._protocol.on_push(worker, now_seconds)
         if release.is_stale:
             self._stale.add(ticket.worker_step)

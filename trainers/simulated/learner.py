@@ -35,11 +35,11 @@ from syncswitch.trainers.model.function import (
     trace_step,
     trace_update,
 )
-from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer, pack, unpack
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threads, quiet_log, tf
-from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols import Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.record import LossMean
 from syncswitch.trainers.simulated.timeline import Learner
@@ -586,11 +586,11 @@ class TrainingLearner(Learner):
                 self._submit(list(self._waiting))
 
     @override
-    def push(self, ticket: Ticket) -> None:
+    def push(self, ticket: Ticket) -> ReplicaStep | None:
         worker, step = ticket.worker, ticket.worker_step
         if self._exchange is Exchange.ROUND:
             self._in_round[worker] = self._pulled.pop(worker)
-            return
+            return None
         if worker in self._waiting:
             # Fill the call with others that wait.
             others = [one for one in self._waiting if one != worker]
@@ -599,15 +599,17 @@ class TrainingLearner(Learner):
         self._count(gradient)
         if self._exchange is Exchange.BUFFER:
             self._in_buffer[step] = gradient
-            return
+            return None
         # A replica moves as far as a round does; see `Exchange.gradients_per_update`.
         rate = self._configuration.rate(step, len(self._replicas) or ticket.batches)
         if self._exchange is Exchange.REPLICA:
             self._replicas[worker] = self._moved(self._replicas[worker], gradient, rate, step)
-        elif self._own:
+            return ReplicaStep(squared_length(gradient.values), rate)
+        if self._own:
             self._add(worker, gradient, rate, step)
         else:
             self._apply(gradient, rate, step)
+        return None
 
     @override
     def join(self, group: Group, worker_step: int) -> None:

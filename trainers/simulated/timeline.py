@@ -17,7 +17,7 @@ from syncswitch.storage.records.trial import PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.injections import Extent, check_injections, injections
 from syncswitch.trainers.job.schedule import Segment, switch_worker_step
-from syncswitch.trainers.protocols import Exchange, choose_protocol
+from syncswitch.trainers.protocols import Exchange, ReplicaStep, choose_protocol
 from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import StalenessCount
@@ -326,8 +326,12 @@ class Learner:
     def pull(self, ticket: Ticket) -> None:
         """The worker takes the parameters with which it computes this step."""
 
-    def push(self, ticket: Ticket) -> None:
-        """The worker's gradient has arrived at the parameter server, or at its own replica."""
+    def push(self, ticket: Ticket) -> ReplicaStep | None:
+        """The worker's gradient has arrived at the parameter server, or at its own replica.
+
+        Of a step on a replica the protocol sees what is returned.
+        """
+        return None
 
     def join(self, group: Group, worker_step: int) -> None:
         """The work of a group is joined; `worker_step` is the first one of its round."""
@@ -435,7 +439,10 @@ class SegmentPlayer:
         self._learner.pull(step.ticket)
         step.pulled_updates = self._updates
         if self._steps.exchange is Exchange.REPLICA:
-            self._at(now + self._compute_seconds(step.ticket, now), self._finish, step)
+            # A flag goes to all others, and theirs arrive at about the same time.
+            flags_seconds = self._times.latency_seconds if self._steps.has_flags else 0.0
+            seconds = self._compute_seconds(step.ticket, now) + flags_seconds
+            self._at(now + seconds, self._finish, step)
         elif self._has_links:
             self._down.start(now, step.ticket.worker, self._times.model_bytes, step)
         else:
@@ -470,12 +477,12 @@ class SegmentPlayer:
     def _finish(self, step: _Step, now: float) -> None:
         worker = step.ticket.worker
         del self._under_way[worker]
-        self._learner.push(step.ticket)
+        seen = self._learner.push(step.ticket)
         if self._steps.exchange is not Exchange.REPLICA:
             self._staleness.add(self._updates - step.pulled_updates)
         if self._steps.exchange is Exchange.PUSH:
             self._updates += 1
-        ends = self._join(self._steps.push(worker, now), now)
+        ends = self._join(self._steps.push(worker, now, seen), now)
         ends |= self._decide(step, now)
         self._hand_out(ends, now)
         self._change(self._membership.advance(self._steps.done, now))

@@ -102,6 +102,8 @@ def test_known_courses(text: str, workers: int, course: str) -> None:
         ("ds-sync:1", "asp", True),
         ("gba:1", "asp", True),
         ("local-sgd:1", "bsp", True),
+        ("selsync:0.3", "bsp", True),
+        ("qsr:3:0.1", "local-sgd:3", True),
         # Who joins while others wait does not wait with them.
         ("ssp:0", "bsp", False),
         ("ds-sync:4", "bsp", False),

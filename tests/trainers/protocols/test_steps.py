@@ -16,7 +16,16 @@ from tests.properties import more_examples
 
 CHOICES = (
     *("bsp", "asp", "ssp:0", "ssp:2", "dssp:1-4", "dssp:0-3:unbounded"),
-    *("ds-sync:1", "ds-sync:2", "ds-sync:3", "local-sgd:1", "local-sgd:3", "gba:0", "gba:2"),
+    *(
+        "ds-sync:1",
+        "ds-sync:2",
+        "ds-sync:3",
+        "local-sgd:1",
+        "local-sgd:3",
+        "selsync:0.3",
+        "gba:0",
+        "gba:2",
+    ),
 )
 
 

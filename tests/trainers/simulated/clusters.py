@@ -15,7 +15,16 @@ EVEN = ClusterProfile(compute_seconds=1.0)
 
 VARIED = ClusterProfile(compute_seconds=0.05, compute_variation=0.3, latency_seconds=0.001)
 
-PROTOCOLS_OF_FOUR = ("bsp", "asp", "ssp:1", "dssp:1-3", "ds-sync:2", "local-sgd:3", "gba:1")
+PROTOCOLS_OF_FOUR = (
+    "bsp",
+    "asp",
+    "ssp:1",
+    "dssp:1-3",
+    "ds-sync:2",
+    "local-sgd:3",
+    "selsync:1",
+    "gba:1",
+)
 """Each protocol, as 4 workers can use it."""
 
 

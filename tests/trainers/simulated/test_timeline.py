@@ -17,7 +17,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.faults.injections import injections
-from syncswitch.trainers.protocols import Exchange, choose_protocol
+from syncswitch.trainers.protocols import Exchange, ReplicaStep, choose_protocol
 from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
@@ -155,6 +155,8 @@ FINISH_SECONDS = {
     "ds-sync:2": 5699,
     "ds-sync:1": 3000,
     "local-sgd:1": 5699,
+    "selsync:0.3": 5699,
+    "qsr:1:0.1": 5699,
     # The last of 3000 steps needs 374 whole periods of the slow worker, and 8 of its own.
     "local-sgd:8": round(374 * 8 * 1.9 + 8),
 }
@@ -168,12 +170,12 @@ class Until(SegmentSteps):
         self.end_seconds = math.nan
         self._left = pushes
 
-    def push(self, worker: int, now_seconds: float) -> Groups:
+    def push(self, worker: int, now_seconds: float, step: ReplicaStep | None = None) -> Groups:
         self._left -= worker == 0
         if self._left == 0 and math.isnan(self.end_seconds):
             self.end_seconds = now_seconds
             self.stop()
-        return super().push(worker, now_seconds)
+        return super().push(worker, now_seconds, step)
 
 
 @pytest.mark.parametrize(("text", "seconds"), FINISH_SECONDS.items(), ids=FINISH_SECONDS)
@@ -286,6 +288,9 @@ MESSAGES = 6 * 0.125
         # Local steps cost no network, and one alone has nothing to average.
         ("local-sgd:5", REPLICAS, 4, 40, 10 + 2 * (1.5 * 0.25 + MESSAGES)),
         ("local-sgd:1", REPLICAS, 1, 3, 3.0),
+        # Of the flags only the latency is left.
+        ("selsync:0.3", REPLICAS, 1, 3, 3 * (1 + MESSAGES / 6)),
+        ("selsync:0", REPLICAS, 5, 15, 3 * (1 + MESSAGES / 6 + 1.6 * 0.25 + MESSAGES)),
         # The slowest link of a group sets the pace of its mean: first 0 and 1, 2 and 3 are groups,
         # then 0 and 2, 1 and 3. Gradients of replicas count when they are there.
         ("ds-sync:2", network(own=[400.0, 400.0, 100.0, 100.0]), 4, 4, [1.0, 1.25, 1.25, 2.0]),

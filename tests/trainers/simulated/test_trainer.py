@@ -172,6 +172,8 @@ class TestTheSameNumbers:
             ("bsp", 4, VARIED, 23, partial(plain_bsp, workers=4)),
             # Each worker has its own momentum, and the last period is cut short.
             ("local-sgd:5", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=5)),
+            ("selsync:0", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=1)),
+            ("qsr:5:0.0001", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=5)),
             # All push at once, and pull when the update is made; also the last one, which is short.
             ("gba:0", 4, EQUAL, 23, partial(plain_bsp, workers=4)),
             # Without latency, the first of two equal workers begins just before their update.

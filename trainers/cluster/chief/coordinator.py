@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from syncswitch.trainers.protocols import Exchange, SyncProtocol
-from syncswitch.trainers.protocols.steps import Advance, Group, Groups, SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import (
+    Advance,
+    Group,
+    Groups,
+    SegmentSteps,
+    StepDone,
+    Ticket,
+)
 from syncswitch.trainers.run.record import LossMean, StalenessCount
 from syncswitch.trainers.stragglers.online import NO_DECISION, Decision
 
@@ -98,20 +105,17 @@ class Coordinator:
                 self._steps.stop()
             self._go_on(self._steps.start())
 
-    def acknowledge(
-        self, worker: int, loss: float, staleness: int | None, busy_seconds: float = 0.0
-    ) -> None:
+    def acknowledge(self, worker: int, found: StepDone, busy_seconds: float = 0.0) -> None:
         """Records a finished worker-step, joins complete groups, and releases workers.
 
-        `staleness` is the number of updates between pull and push, None for replicas;
         `busy_seconds` do not include waiting for others.
         """
         with self._lock:
             assert self._steps is not None
-            self.loss.add(loss)
-            if staleness is not None:
-                self.staleness.add(staleness)
-            self._settle(self._steps.push(worker, time.monotonic()))
+            self.loss.add(found.loss)
+            if found.staleness is not None:
+                self.staleness.add(found.staleness)
+            self._settle(self._steps.push(worker, time.monotonic(), found.replica))
             decision = self.decide(worker, busy_seconds)
             for one in decision.remove:
                 self.resting.add(one)

@@ -14,8 +14,8 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.protocols.steps import Group, Ticket
+from syncswitch.trainers.protocols import Exchange, ReplicaStep
+from syncswitch.trainers.protocols.steps import Group, StepDone, Ticket
 
 
 class ClusterLearner:
@@ -100,11 +100,8 @@ class ClusterLearner:
         hold: Hold = NO_HOLD,
         number: int | None = None,
         taken: Collection[int] = (),
-    ) -> tuple[float, int | None]:
-        """Does the step of a ticket.
-
-        Returns the loss, and the staleness where parameters are shared.
-        """
+    ) -> StepDone:
+        """Does the step of a ticket."""
         exchange, rate, momentum = self.exchange, 0.0, 0.0
         if exchange in (Exchange.PUSH, Exchange.REPLICA):
             is_replica = exchange is Exchange.REPLICA
@@ -130,10 +127,10 @@ class ClusterLearner:
         )
         push = self._cluster.step(ticket.worker, task)
         if exchange is Exchange.REPLICA:
-            return push.loss, None
+            return StepDone(push.loss, replica=ReplicaStep(push.gradient_square, rate))
         # An update that is applied at once is itself in the count.
         own = 1 if exchange is Exchange.PUSH else 0
-        return push.loss, push.pushed_updates - own - push.pulled_updates
+        return StepDone(push.loss, push.pushed_updates - own - push.pulled_updates)
 
     def join(self, group: Group, worker_step: int) -> list[int]:
         """Joins the work of a group; `worker_step` is the first of its round."""

@@ -301,7 +301,7 @@ class TrainingRun:
                 self._fault_injector.maybe_lose(worker, is_done=False)
                 hold = self._fault_injector.hold_of(worker)
                 taken = self._taken.by(ticket.worker_step)
-                loss, staleness = self._learner.step(ticket, hold, number, taken)
+                found = self._learner.step(ticket, hold, number, taken)
                 self._fault_injector.maybe_lose(worker, is_done=True)
             except BaseException as error:
                 if self._recovery.lose(ticket, number, error, self._learner.exchange):
@@ -309,11 +309,11 @@ class TrainingRun:
                     return False
                 continue
             try:
-                if not math.isfinite(loss):
+                if not math.isfinite(found.loss):
                     self._log.diverge("a training loss is not finite")
                     self._coordinator.stop()
                 busy_seconds = (time.perf_counter() - start) / ticket.batches
-                self._coordinator.acknowledge(worker, loss, staleness, busy_seconds)
+                self._coordinator.acknowledge(worker, found, busy_seconds)
             except BaseException as error:
                 self._coordinator.fail(worker, error)
         return True

@@ -28,7 +28,7 @@ from syncswitch.trainers.cluster.exchange.vectors import Projection, Update, ali
 from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.feed import Feed
 from syncswitch.trainers.model.function import EmbeddingSteps, as_array, as_tensor
-from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
@@ -87,7 +87,7 @@ class Worker:
     def step(self, task: Task) -> Push:
         """Does a task; returns once the gradient has been received."""
         if task.exchange is Exchange.REPLICA:
-            return Push(self._step_replica(task), 0, 0)
+            return self._step_replica(task)
         assert self._server is not None
         caller, server = self._server
         with self._computing:
@@ -165,12 +165,13 @@ class Worker:
         size = self._sizes.model
         return size * position // pieces, size * (position + 1) // pieces
 
-    def _step_replica(self, task: Task) -> float:
+    def _step_replica(self, task: Task) -> Push:
         assert self._update is not None
         with self._computing:
             loss, busy_seconds = self._compute(self._model, task, self._examples(task))
         _wait(task.hold, busy_seconds)
         size, computed = self._sizes.parameters, self._computed
+        gradient_square = squared_length(computed[:size])
         with self._moving:
             parameters, statistics = self._model[:size], self._model[size:]
             self._update(
@@ -185,7 +186,7 @@ class Worker:
             statistics *= self._decay
             statistics += computed[size:]
         self._updates += 1
-        return loss
+        return Push(loss, 0, 0, gradient_square)
 
     def _turn(self, model: Vector, task: Task) -> None:
         """Turns its gradient into what is to be added to the parameters."""

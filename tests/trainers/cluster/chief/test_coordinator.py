@@ -12,7 +12,7 @@ import pytest
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.recovery import TakenSteps, loss_of
 from syncswitch.trainers.protocols import ASP, choose_protocol
-from syncswitch.trainers.protocols.steps import Group, SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import Group, SegmentSteps, StepDone, Ticket
 from tests.processes import until
 
 
@@ -52,7 +52,7 @@ class FakeCluster:
             self.tickets.append((worker, ticket))
             try:
                 self._step(worker, ticket)
-                self.coordinator.acknowledge(worker, 0.0, 0)
+                self.coordinator.acknowledge(worker, StepDone(0.0, 0))
             except BaseException as error:
                 self.coordinator.fail(worker, error)
 
@@ -152,7 +152,7 @@ class TestReplicas:
         coordinator.begin(choose_protocol("local-sgd:1").machine, 9)
         for worker in range(3):
             coordinator.inboxes[worker].get(timeout=20)
-            coordinator.acknowledge(worker, 0.0, None)
+            coordinator.acknowledge(worker, StepDone(0.0))
         assert coordinator.inboxes[1].get(timeout=20) is Notice.LOST
         for worker in (0, 2):
             assert isinstance(coordinator.inboxes[worker].get(timeout=20), Ticket)

@@ -77,8 +77,7 @@ class Segment:
     def step(self, worker: int) -> None:
         ticket = self.out.pop(worker)
         self.units[worker] += len(self.units)
-        loss, _ = self.learner.step(ticket)
-        self.coordinator.acknowledge(worker, loss, None)
+        self.coordinator.acknowledge(worker, self.learner.step(ticket))
 
     def lose(self, worker: int) -> None:
         self.waiting()

@@ -32,15 +32,16 @@ from tests.trainers.reference import (
     plain_bsp,
     plain_local_sgd,
     plain_own_momentum,
+    plain_selsync,
     relative_error,
 )
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
-PROTOCOLS = ("ssp:1", "dssp:1-3", "ds-sync:2", "local-sgd:3", "gba:3")
+PROTOCOLS = ("ssp:1", "dssp:1-3", "ds-sync:2", "qsr:2:0.1", "selsync:0.3", "local-sgd:3", "gba:3")
 # Each before the switch and after it.
 PAIRS = list(zip(PROTOCOLS, (*PROTOCOLS[1:], PROTOCOLS[0]), strict=True))
-REPLICATED = ("ds-sync:2", "local-sgd:3")
+REPLICATED = ("ds-sync:2", "qsr:2:0.1", "selsync:0.3", "local-sgd:3")
 
 # 12 rounds of 4 at the first rate, 10 at the next.
 ROUNDS = replace(
@@ -79,7 +80,7 @@ class TestTheSameNumbers:
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
         expected = plain_bsp(PLAIN_SGD, 4, seed=1)
-        for protocol in ("ds-sync:4", "local-sgd:1"):
+        for protocol in ("ds-sync:4", "local-sgd:1", "selsync:0"):
             state = train(make_trainer, tmp_path, PLAIN_SGD, protocol)
             assert relative_error(state.parameters, expected.parameters) < 1e-5
             assert relative_error(state.statistics, expected.statistics) < 1e-5
@@ -93,6 +94,16 @@ class TestTheSameNumbers:
         assert relative_error(state.parameters, expected.parameters) < 1e-5
         assert relative_error(state.slots, expected.slots) < 1e-5
         assert relative_error(state.statistics, expected.statistics) < 1e-5
+
+    @pytest.mark.parametrize("delta", [0.02, 1e6])
+    def test_selsync_averages_when_a_gradient_changes(
+        self, make_trainer: MakeTrainer, tmp_path: Path, delta: float
+    ) -> None:
+        longer = replace(ROUNDS, total_worker_steps=160)
+        state = train(make_trainer, tmp_path, longer, f"selsync:{delta}")
+        expected = plain_selsync(longer, 4, delta, seed=1)
+        assert relative_error(state.parameters, expected.parameters) < 1e-5
+        assert relative_error(state.slots, expected.slots) < 1e-5
 
     @pytest.mark.parametrize(
         ("protocol", "rates"),

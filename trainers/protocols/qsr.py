@@ -1,0 +1,72 @@
+"""The quadratic synchronization rule: the lower the learning rate, the rarer the averages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from typing_extensions import override
+
+from syncswitch.trainers.protocols.base import (
+    ReplicaStep,
+    decimal_number,
+    decimal_text,
+    whole_number,
+)
+from syncswitch.trainers.protocols.local_sgd import LocalSGD
+
+_MOST_STEPS = 1_000_000
+
+
+def period_steps(least_steps: int, alpha: float, rate: float) -> int:
+    """Returns H, the steps from one average to the next: max(least, floor((alpha / rate)^2)).
+
+    Source: Gu et al., A Quadratic Synchronization Rule for Distributed Deep Learning, ICLR 2024
+    (arXiv 2310.14423).
+
+    Args:
+        least_steps: The steps while the rate is high.
+        alpha: As a learning rate: at this rate every step is averaged, at half of it every fourth.
+        rate: The learning rate in force on each worker.
+    """
+    if alpha >= rate * _MOST_STEPS**0.5:
+        return _MOST_STEPS
+    return max(least_steps, int((alpha / rate) ** 2))
+
+
+class QSR(LocalSGD):
+    """Local SGD with a period that grows as the learning rate falls, see `period_steps`.
+
+    The rate is that of a worker's own steps, which is scaled like that of BSP. A period is as long
+    as the rate of the step before it says; the first one has the least length.
+
+    Args:
+        least_steps: The least number of steps of each worker from one average to the next.
+        alpha: See `period_steps`.
+    """
+
+    name = "qsr"
+    usage = "qsr:STEPS:ALPHA"
+    number = None
+
+    def __init__(self, workers: Iterable[int], least_steps: int, alpha: float) -> None:
+        super().__init__(workers, least_steps)
+        self._least_steps, self._alpha = least_steps, alpha
+
+    @override
+    @classmethod
+    def parse_options(cls, text: str) -> Mapping[str, Any]:
+        steps, _, alpha = text.partition(":")
+        return {
+            "least_steps": whole_number(steps, "STEPS", 1),
+            "alpha": decimal_number(alpha, "ALPHA", is_above_zero=True),
+        }
+
+    @override
+    @classmethod
+    def format_options(cls, options: Mapping[str, Any]) -> str:
+        return f"{options['least_steps']}:{decimal_text(options['alpha'])}"
+
+    @override
+    def observe(self, worker: int, step: ReplicaStep) -> None:
+        self._round_steps = period_steps(self._least_steps, self._alpha, step.rate)
