@@ -18,7 +18,7 @@ from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
 from syncswitch.searcher.search.search import LoopOptions, SearchState, TrialLoop
 from syncswitch.searcher.speed_up import SpeedUp, half_width, measured_speed_up
-from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Wait
+from syncswitch.searcher.strategies.base import Wait
 from syncswitch.searcher.strategies.baseline import (
     ROUNDING,
     THRESHOLD_RUNS,
@@ -32,6 +32,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import USUAL_THRESHOLD
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
 from syncswitch.storage.trials.store import TrialStore

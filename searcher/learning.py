@@ -27,7 +27,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
     AdaptiveStrategy,
     Assessment,
 )
-from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
+from syncswitch.searcher.strategies.base import Decided, Decision
 from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import course_of
@@ -42,6 +42,7 @@ from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch
 from syncswitch.storage.records.job import OWN_MOMENTUM, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
+from syncswitch.storage.records.unmeasured import LEARNT, unmeasured_policy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.trials.workloads import register_workload
@@ -108,9 +109,6 @@ def _lessons(
     ]
     return lessons_of(use, number, seed, tried)
 
-
-LEARNT = "learning-"
-"""Prefix of the studies of policies that no search found."""
 
 _USUAL_TARGET_RUNS = 5
 _MOST_JOBS = 30
@@ -221,17 +219,15 @@ class UsedJob:
         return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
 
     def expected(self, percent: float) -> Decided | None:
-        """What is expected of a training with a switch; None while there is no threshold."""
-        return self._assessment().expected(percent) if self.threshold else None
+        """What is expected of a training with a switch."""
+        return self._assessment().expected(percent)
 
     def answer(self) -> Decided | None:
-        """The best switch that is known; None before any run, or without a threshold."""
-        return self._assessment().standing_answer() if self.threshold else None
+        """The best switch that is known; None before any run."""
+        return self._assessment().standing_answer()
 
     def _decision(self, expected_uses: int) -> Decision | None:
         """The next switch to try, or the answer if nothing is left to try; None without either."""
-        if not self.threshold:
-            return NextTrial(BASELINE_PERCENT)
         left = expected_uses - len(self.uses)
         return (
             self._assessment(left).decision() if left > 0 else self._assessment().standing_answer()
@@ -280,9 +276,12 @@ class UsedJob:
         has_baseline = any(
             run.switch_percent == BASELINE_PERCENT and not run.diverged for run in runs
         )
+        threshold = self.threshold
+        if not threshold:
+            usual = usual.without_threshold()
         return replace(
             usual,
-            threshold=self.threshold,
+            threshold=threshold,
             guarded=policy.guarded,
             goes_back=self.goes_back,
             keep=policy.keep or usual.keep,
@@ -330,6 +329,9 @@ class UsedJob:
         search where there was one; `curves` are those of the uses, by `trial_id`.
         """
         own, known = self.policy.band, self._baseline_accuracies
+        if not self.threshold:
+            # A target alone would be held against every run to the last digit.
+            return None if own is None else Band(None, 0.0)
         target = None if own is None else own.target_accuracy
         if not known or (own is not None and target is not None and own.runs == 0):
             return own
@@ -442,6 +444,7 @@ class NextRun:
         expected: What is expected of it while no target is measured; None where one is.
         uses_left: Trainings to come with this one, as far as it learns.
         own_jobs: Other jobs of the database that what is expected rests on, beside recorded ones.
+        goes_back: Whether a switch that fails costs only what was trained after it.
     """
 
     policy: TimingPolicy | None
@@ -452,6 +455,7 @@ class NextRun:
     expected: Decided | None = None
     uses_left: int = 1
     own_jobs: int = 0
+    goes_back: bool = True
 
 
 def next_run(
@@ -482,6 +486,7 @@ def next_run(
         expected=None if is_measured else job.expected(percent),
         uses_left=max(1, uses - len(job.uses)),
         own_jobs=0 if is_measured or job.experience is None else job.experience.jobs,
+        goes_back=job.goes_back,
     )
 
 
@@ -492,26 +497,10 @@ def _unused_job(
     lessons: Iterable[Observation] = (),
 ) -> UsedJob:
     """A job without a policy, of which nothing is known but what a first run teaches."""
-    usual = AdaptiveStrategy()
-    if not identity.decided_by.has_usual_threshold:
-        usual = usual.without_threshold()
-    blank = TimingPolicy(
-        **identity.policy_fields,
-        version=1,
-        switch_percent=BASELINE_PERCENT,
-        target_accuracy=None,
-        threshold=usual.threshold,
-        mean_accuracy=None,
-        training_seconds=None,
-        baseline_seconds=None,
-        strategy=usual.name,
-        study=f"{LEARNT}{identity.fingerprint[:12]}",
-        evidence=(),
-        created_at=datetime.now(timezone.utc).isoformat(),
+    blank = replace(
+        unmeasured_policy(identity, BASELINE_PERCENT),
         software=software_versions(),
-        guarded=True,
         reason=UNTRIED_REASON,
-        band=Band(None, usual.threshold),
     )
     momentum = identity.momentum_after_switch
     others = _others_of(database, identity)
@@ -577,7 +566,7 @@ def first_policy(
     is_alone, seconds = held == BASELINE_PERCENT, record.training_seconds
     target = accuracy if is_alone else None
     policy = replace(job.policy, target_accuracy=target)
-    if is_alone:
+    if is_alone and policy.threshold:
         curve = [record.evaluations]
         policy = replace(policy, band=measured_band(accuracy, policy.threshold, curve))
     if begins_from is not None:
@@ -743,20 +732,19 @@ def after_use(
     if expected_uses is not None:
         measured = job.with_measured_threshold()
     if measured is not None:
-        stored = registry.publish(measured, replaces=stored.version)
-        job = replace(job, policy=stored)
-        words.append(measured_threshold_text(stored.threshold, metric, first))
-    measured = None
+        job = replace(job, policy=measured)
+        words.append(measured_threshold_text(measured.threshold, metric, first))
     if expected_uses is not None and stored.target_accuracy is None:
-        measured = job.with_measured_target(use_curves(database, stored.fingerprint))
-    if measured is not None and measured.target_accuracy is not None:
-        stored = registry.publish(measured, replaces=stored.version)
+        measured = job.with_measured_target(use_curves(database, stored.fingerprint)) or measured
+    if measured is not None:
+        former, stored = stored, registry.publish(measured, replaces=stored.version)
         job = replace(job, policy=stored)
-        target = metric.text(measured.target_accuracy)
-        words.append(
-            f"the target is measured: {first} alone reached {metric.with_article} of {target};"
-            f" version {stored.version} has it, and later runs are held to it"
-        )
+        if former.target_accuracy is None and stored.target_accuracy is not None:
+            target = metric.text(stored.target_accuracy)
+            words.append(
+                f"the target is measured: {first} alone reached {metric.with_article} of {target};"
+                f" version {stored.version} has it, and later runs are held to it"
+            )
     revision = job.revision(expected_uses)
     if revision is None:
         return words

@@ -276,14 +276,14 @@ def _outcome(policy: TimingPolicy | None, record: TrialRecord) -> str:
         if percent in (0, 100):
             how = f"with {first if percent else second} alone"
         return f"{job}, {how} as you asked: {accuracy}."
-    if not policy.threshold:
-        return (
-            f"{job} with policy version {policy.version}: {accuracy}. How much worse later ones may"
-            f" be is measured in the first {THRESHOLD_RUNS} runs."
-        )
     if policy.target_accuracy is None:
         return (
             f"{job} with policy version {policy.version}: {accuracy}. {promise_sentences(policy)}"
+        )
+    if not policy.threshold:
+        return (
+            f"{job} with policy version {policy.version}: {accuracy}. How much worse later ones may"
+            f" be is measured in {THRESHOLD_RUNS} runs with {policy.first_protocol.upper()} alone."
         )
     verdict = "within" if _reaches_target(policy, record) else "NOT within"
     seconds = _seconds_to_target(policy, record)

@@ -14,7 +14,7 @@ from syncswitch.searcher.search.explanation import Explanation
 from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.selection import ClusterKind, Selection, only_job
 from syncswitch.searcher.speed_up import Estimate, SpeedUp, mean, speed_up_of
-from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Strategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import STRATEGIES, stored_strategy
@@ -25,6 +25,7 @@ from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyReg
 from syncswitch.storage.queries.policies import PolicyUseFacts, use_facts
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
 from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
+from syncswitch.storage.records.metric import USUAL_THRESHOLD
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.store import TrialStore

@@ -21,6 +21,7 @@ from syncswitch.searcher.strategies.planner import asked_trials
 from syncswitch.searcher.words import counted, measured_threshold_text, percent_text, sentence
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.storage.records.unmeasured import RECORDED
 
 # Only a few further runs are considered.
 _MOST_FURTHER_RUNS = 3
@@ -279,7 +280,7 @@ def _bearing_text(why: Explanation, first: str) -> str:
 
 def other_jobs_text(own_jobs: int) -> str:
     """The jobs that the first belief rests on, by number and name."""
-    from syncswitch.searcher.strategies.adaptive.guesses import RECORDED, RECORDED_JOBS
+    from syncswitch.searcher.strategies.adaptive.guesses import RECORDED_JOBS
 
     own = f" and {counted(own_jobs, 'job')} of this database" if own_jobs else ""
     return f"{RECORDED} recorded jobs ({'; '.join(RECORDED_JOBS)}){own}"

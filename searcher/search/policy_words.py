@@ -10,9 +10,9 @@ from typing import Any
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import NONE, counted
-from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.storage.records.unmeasured import expected_sentences
 from syncswitch.storage.uses.summary import Drift, UseSummary
 
 
@@ -45,8 +45,7 @@ def promise_sentences(policy: TimingPolicy) -> str:
     within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
     usual = policy.baseline_kept_share
     if policy.target_accuracy is None:
-        expected = (policy.delivered_share, usual, policy.expected_time)
-        return expected_sentences(*expected, policy.threshold, first, metric)
+        return expected_sentences(policy)
     if policy.switch_percent >= BASELINE_PERCENT:
         if usual is None:
             return ""
@@ -54,29 +53,6 @@ def promise_sentences(policy: TimingPolicy) -> str:
     mean = f"{within} {first}'s mean {metric.name}"
     parts = (_guarded_promise if policy.guarded else _bare_promise)(policy, first, mean)
     return " ".join(parts)
-
-
-def expected_sentences(
-    delivered: float | None,
-    usual: float | None,
-    time: float | None,
-    threshold: float,
-    first: str,
-    metric: Metric,
-) -> str:
-    """Returns what to expect of a job whose target nobody has measured; empty if unknown.
-
-    The figures are shares of models within the threshold, with the guard and with the first
-    protocol alone, and the time of a training over that of the first protocol alone.
-    """
-    if delivered is None or usual is None or time is None:
-        return ""
-    return (
-        f"About {_of_100(delivered)} of 100 jobs like this one should deliver a model within"
-        f" {metric.with_unit(f'{threshold:g}')} of {first}'s mean {metric.name}, where about"
-        f" {_of_100(usual)} do with {first} alone, in {time:.2f} of its time: that is expected from"
-        " other jobs, and not measured on this one."
-    )
 
 
 def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:

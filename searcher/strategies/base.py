@@ -24,10 +24,7 @@ from syncswitch.searcher.strategies.observation import (
     mean_accuracy,
 )
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.metric import Metric
-
-USUAL_THRESHOLD = 0.01
-"""The default threshold of metrics whose best value is 1."""
+from syncswitch.storage.records.metric import USUAL_THRESHOLD, Metric
 
 
 @dataclass(frozen=True, slots=True)

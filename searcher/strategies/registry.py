@@ -7,10 +7,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, halvings
-from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Strategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.metric import USUAL_THRESHOLD
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import SearchInfo

@@ -5,16 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from syncswitch.searcher.backends.base import ClusterChoice
 from syncswitch.searcher.backends.command import UsersCommand
-from syncswitch.searcher.learning import LEARNT, NextRun, next_run
-from syncswitch.searcher.search.policy_words import expected_sentences
+from syncswitch.searcher.learning import NextRun, next_run
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
-from syncswitch.searcher.strategies.adaptive.guesses import RECORDED
 from syncswitch.searcher.strategies.base import Decided
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.searcher.words import counted
 from syncswitch.storage.database.engine import open_database
@@ -24,6 +23,12 @@ from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.storage.records.unmeasured import (
+    LEARNT,
+    RECORDED,
+    unmeasured_policy,
+    unmeasured_text,
+)
 from syncswitch.trainers.job.loading import find_module, normal_reference
 from syncswitch.trainers.job.schedule import check_length
 from syncswitch.trainers.protocols import check_protocols
@@ -276,29 +281,34 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
 
 
 def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Decided) -> str:
-    """Two sentences: what a run does while no target is measured and why, and what nobody knows."""
-    first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
-    metric, percent, left = identity.decided_by, planned.switch_percent, planned.uses_left
-    if percent >= BASELINE_PERCENT:
-        return (
-            f"uses {first} alone: it measures the target for the {left - 1:,} trainings after it"
-            f" (--uses), in which knowing it is expected to save more time than this run takes."
-            f" How early this job may switch is not known yet"
-        )
-    how = f"switches to {second} at {percent:g} %, guarded"
-    if percent == 0:
-        how = f"uses {second} from the start, guarded"
+    """What a run does while no target is measured and why, and what nobody knows."""
+    first, left = identity.first_protocol.upper(), planned.uses_left
     threshold = planned.band.threshold if planned.band is not None else 0.0
-    few = "this training" if left == 1 else f"the {left:,} trainings to come"
+    if planned.switch_percent >= BASELINE_PERCENT:
+        measures = "it measures the target"
+        if not threshold:
+            measures = (
+                f"it is one of the {THRESHOLD_RUNS} runs that measure the target, and how much"
+                " worse a model may be,"
+            )
+        return (
+            f"uses {first} alone: {measures} for the {left - 1:,} trainings after it (--uses), in"
+            " which knowing it is expected to save more time than this run takes. How early this"
+            " job may switch is not known yet"
+        )
     jobs = f"{RECORDED} recorded jobs"
     if planned.own_jobs:
         jobs += f" and {counted(planned.own_jobs, 'job')} of this database"
-    figures = (expected.delivered_share, expected.baseline_kept_share, expected.expected_time)
-    return (
-        f"{how}: no run of {first} alone has measured a target, and by what other jobs show"
-        f" ({jobs}) that is the least time for {few} (--uses)."
-        f" {expected_sentences(*figures, threshold, first, metric)} --switch-at 100 trains with"
-        f" {first} alone"
+    return unmeasured_text(
+        replace(
+            unmeasured_policy(identity),
+            **{**asdict(expected), "switch_percent": planned.switch_percent},
+            threshold=threshold,
+        ),
+        "what was trained after it" if planned.goes_back else "all that was trained until then",
+        "--switch-at 100",
+        jobs=jobs,
+        span=f"{'this training' if left == 1 else f'the {left:,} trainings to come'} (--uses)",
     )
 
 

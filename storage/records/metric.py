@@ -12,6 +12,9 @@ ACCURACY_NAME = "accuracy"
 GOALS = ("max", "min")
 """Whether more of a metric is better, or less."""
 
+USUAL_THRESHOLD = 0.01
+"""The default threshold of metrics whose best value is 1."""
+
 WORST = -1e30
 """Accuracy of a run that measured none, for a metric without a worst value."""
 
@@ -61,6 +64,11 @@ class Metric:
     def has_usual_threshold(self) -> bool:
         """Whether a hundredth is a small amount of it, as more is better and 1 is the best."""
         return (self.goal, self.highest) == ("max", 1.0)
+
+    @property
+    def usual_threshold(self) -> float:
+        """The accuracy that may be lost by default; 0 where that has to be measured."""
+        return USUAL_THRESHOLD if self.has_usual_threshold else 0.0
 
     def accuracy(self, value: float) -> float:
         """Converts a value in the metric's unit to an accuracy."""

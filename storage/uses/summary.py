@@ -49,9 +49,9 @@ def is_kept(
     """
     if diverged:
         return False
-    if not threshold:
-        return True
-    return None if target_accuracy is None else accuracy >= target_accuracy - threshold
+    if target_accuracy is None:
+        return None
+    return not threshold or accuracy >= target_accuracy - threshold
 
 
 def judged(policy: TimingPolicy, versions: Iterable[TimingPolicy]) -> TimingPolicy:
@@ -69,7 +69,7 @@ def use_summary(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> UseSummary
         use for use in uses if use.policy_version == policy.version and use.injections is None
     ]
     kept = [use for use in counted if is_use_kept(policy, use)]
-    is_judged = policy.target_accuracy is not None or not policy.threshold
+    is_judged = policy.target_accuracy is not None
     mean = mean_of(use.training_seconds for use in counted if not use.diverged)
     before = [
         is_kept(run.converged_accuracy, run.diverged, policy.target_accuracy, policy.threshold)

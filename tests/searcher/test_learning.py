@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,11 +20,12 @@ from syncswitch.searcher.learning import (
     first_policy,
     lessons_of,
     next_run,
+    policy_explained,
     revise,
     simulated_policy,
     used_job,
 )
-from syncswitch.searcher.search.policy_words import uses_sentence, uses_text
+from syncswitch.searcher.search.policy_words import promise_sentences, uses_sentence, uses_text
 from syncswitch.searcher.strategies.adaptive.strategy import (
     AdaptiveStrategy,
     Assessment,
@@ -42,6 +43,7 @@ from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, Guar
 from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
+from syncswitch.storage.records.unmeasured import unmeasured_policy
 from syncswitch.storage.uses.store import record_use, uses, uses_of
 from syncswitch.storage.uses.summary import UseSummary
 from tests.searcher.policies import published
@@ -288,40 +290,77 @@ def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
         assert simulated_policy(database, other) is None
 
 
-def test_a_job_whose_metric_has_no_usual_threshold_measures_it_in_its_first_runs(url: str) -> None:
-    identity = replace(
-        IDENTITY, metric="mae", metric_goal="min", metric_highest=None, metric_unit="km"
+KILOMETRES = replace(
+    IDENTITY, metric="mae", metric_goal="min", metric_highest=None, metric_unit="km"
+)
+
+
+def run_in_kilometres(
+    url: str, identity: WorkloadIdentity, uses: int, kilometres: float, held: float | None = None
+) -> tuple[NextRun, list[str]]:
+    """One run, which ends as BSP alone if nothing else is said, and what is said after it."""
+    planned = planned_run(url, uses, identity)
+    made = trained(planned, round(100 * kilometres))
+    percent = planned.switch_percent
+    failed = () if held in (None, percent) else sent_back(percent).failed
+    made = replace(
+        made,
+        spec=replace(made.spec, identity=identity),
+        evaluations=tuple(replace(one, accuracy=-kilometres) for one in made.evaluations),
+        converged_accuracy=-kilometres,
+        guard=GuardOutcome(percent if held is None else held, failed),
     )
-    accuracies = iter((-2.0, -2.2, -1.9, -2.1, -2.0))
+    return planned, record(url, planned.policy or first_of(url, made), made, uses)
 
-    told: list[list[str]] = []
 
-    def make() -> NextRun:
-        planned, accuracy = planned_run(url, identity=identity), next(accuracies)
-        made = trained(planned, len(told))
-        made = replace(
-            made,
-            spec=replace(made.spec, identity=identity),
-            evaluations=tuple(replace(one, accuracy=accuracy) for one in made.evaluations),
-            converged_accuracy=accuracy,
-        )
-        told.append(record(url, planned.policy or first_of(url, made), made))
-        return planned
-
-    plans = [make() for _ in range(3)]
-    assert [plan.switch_percent for plan in plans] == [100.0] * 3
+def test_many_runs_of_a_job_without_a_usual_threshold_measure_it_first(url: str) -> None:
+    made = [run_in_kilometres(url, KILOMETRES, 30, value) for value in (2.0, 2.2, 1.9)]
+    assert [plan.switch_percent for plan, _ in made] == [100.0] * 3
     first, second = versions(url)
-    assert (first.threshold, first.switch_percent) == (0.0, 100.0)
+    assert (first.threshold, first.switch_percent, first.target_accuracy) == (0.0, 100.0, None)
     assert second.threshold == measured_threshold([-2.0, -2.2, -1.9])
+    assert second.target_accuracy == pytest.approx(-6.1 / 3)
     assert second.band is not None
     assert second.band.threshold == second.threshold
-    assert [len(words) for words in told] == [0, 0, 1]
-    assert f"up to {second.threshold:g} km worse is accepted" in told[2][0]
-    later = make()
+    assert [len(words) for _, words in made] == [0, 0, 2]
+    threshold, target = made[2][1]
+    assert f"up to {second.threshold:g} km worse is accepted" in threshold
+    assert "BSP alone reached a mae of 2.0333 km; version 2 has it" in target
+    later, _ = run_in_kilometres(url, KILOMETRES, 30, 2.1)
     assert later.policy == second
     assert later.switch_percent < 100
     assert later.band is not None
     assert later.band.threshold == second.threshold
+
+
+def test_few_runs_of_a_job_without_a_usual_threshold_take_the_gain_at_once(url: str) -> None:
+    own = replace(KILOMETRES, momentum_after_switch=OWN_MOMENTUM)
+    # The second fails at its switch and ends as BSP alone, which is one run of three.
+    made = [run_in_kilometres(url, own, 3, 2.0, held) for held in (None, 100.0, None)]
+    assert [plan.switch_percent for plan, _ in made] == [6.25, 6.25, 25.0]
+    # Nothing is measured that a run could be held against.
+    assert [plan.band for plan, _ in made] == [Band(None, 0.0)] * 3
+    for plan, _ in made:
+        assert plan.expected is not None
+        assert plan.expected.target_accuracy is None
+    policy = versions(url)[0]
+    assert (policy.switch_percent, policy.target_accuracy, policy.threshold) == (6.25, None, 0.0)
+    said = promise_sentences(policy)
+    assert "a model no worse than BSP's own models are by chance (nobody has measured how" in said
+    with open_database(url, create=False) as database:
+        assert uses_of(database, policy).kept is None
+        for entry in PolicyRegistry(database).entries():
+            assert policy_explained(database, entry).answer is None
+
+
+def test_a_job_without_a_usual_threshold_that_ends_as_bsp_alone_at_first_measures_no_target(
+    url: str,
+) -> None:
+    own = replace(KILOMETRES, momentum_after_switch=OWN_MOMENTUM)
+    run_in_kilometres(url, own, 3, 2.0, 100.0)
+    (policy,) = versions(url)
+    assert (policy.switch_percent, policy.target_accuracy) == (100.0, None)
+    assert policy.band == Band(None, 0.0)
 
 
 def test_two_runners_at_once_do_not_hinder_each_other(url: str) -> None:
@@ -493,9 +532,8 @@ def test_a_file_is_held_against_what_its_runs_make_believe(database: Database) -
 def test_other_jobs_are_read_only_where_what_they_show_is_needed(
     database: Database, policy: TimingPolicy
 ) -> None:
-    known = (policy.fingerprint,)
-    for workers in (2, 8):
-        known += (published(database.url, replace(IDENTITY, workers=workers)).fingerprint,)
+    others = [published(database.url, replace(IDENTITY, workers=n)).fingerprint for n in (2, 8)]
+    known = [policy.fingerprint, *others]
     asked: list[str] = []
 
     def note(_: object, __: object, ___: object, values: object, *____: object) -> None:
@@ -510,12 +548,9 @@ def test_other_jobs_are_read_only_where_what_they_show_is_needed(
         assert set(asked) == set(known)
         # And once, however often the job is copied meanwhile.
         assert used_job(database, policy).revision(30) is None
-        counts = [asked.count(one) for one in known[1:]]
+        counts = [asked.count(one) for one in others]
         next_run(database, IDENTITY, 30)
-        assert [asked.count(one) - old for one, old in zip(known[1:], counts, strict=True)] == [
-            1,
-            1,
-        ]
+        assert [asked.count(one) for one in others] == [count + 1 for count in counts]
     finally:
         event.remove(Engine, "before_cursor_execute", note)
 
@@ -606,3 +641,18 @@ def test_a_first_run_that_ends_in_the_first_protocol_alone_has_measured_the_targ
     assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
     assert first.band is not None
     assert (first.band.target_accuracy, first.band.runs) == (0.902, 1)
+
+
+@pytest.mark.parametrize("momentum", [OWN_MOMENTUM, "same", None])
+@pytest.mark.parametrize("job", [IDENTITY, KILOMETRES])
+def test_a_training_without_a_searcher_begins_where_the_searcher_would(
+    url: str, momentum: str | None, job: WorkloadIdentity
+) -> None:
+    job = replace(job, momentum_after_switch=momentum)
+    planned, stated = planned_run(url, 1, job), unmeasured_policy(job)
+    assert planned.expected is not None
+    assert stated.switch_percent == planned.switch_percent
+    assert (stated.band, stated.target_accuracy) == (planned.band, None)
+    for name, value in asdict(planned.expected).items():
+        if isinstance(value, float):
+            assert getattr(stated, name) == pytest.approx(value, abs=0.001), name

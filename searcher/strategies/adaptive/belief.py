@@ -30,6 +30,12 @@ _LEAST_EFFECTIVE = 100.0
 DIVERGING_SHARE = 0.5
 """Share of the runs that fail which diverge; the others end anywhere below, evenly by octave."""
 
+PLAIN_LOSS, PLAIN_NOTICED = 3.0, 0.8
+"""What a guard sees that has the run's own curve alone, as no target is measured.
+
+It notices this share of the runs that lose so many thresholds or more, and none that loses less.
+"""
+
 # Likelihoods of what should not happen: a bad guess stays possible, so that any history has one.
 _STRANGE_RUN = 1e-8
 _DIVERGED_WITHOUT_FAILURE = 1e-6
@@ -44,13 +50,15 @@ _SURE = 0.7
 class Datum:
     """One run that counts, at this index of the grid.
 
-    A guard ended one that `failed`: it lost more than beta, and nobody knows how much.
+    A guard ended one that `failed`: it lost more than beta, and nobody knows how much. Of one that
+    is `unjudged` nobody knows whether it lost anything: its guard noticed nothing.
     """
 
     index: int
     accuracy: float
     diverged: bool = False
     failed: bool = False
+    unjudged: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +204,8 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
     candidates = [datum for datum in ordered if datum.index < last]
     diverged = [datum.index for datum in candidates if datum.diverged]
     failed = [datum.index for datum in candidates if datum.failed and not datum.diverged]
-    whole = [datum for datum in ordered if not (datum.diverged or datum.failed)]
+    unjudged = [datum.index for datum in candidates if datum.unjudged]
+    whole = [one for one in ordered if not (one.diverged or one.failed or one.unjudged)]
     anchor = _anchor_of(last, whole, earlier)
     compared = [datum for datum in whole if datum.index < last]
     if anchor is not None and anchor.index < last:
@@ -224,6 +233,10 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
         for index in failed:
             most = error if is_measured else np.zeros(len(guesses.cube))
             log_weights += np.log(_failing_share(prior, guesses, index, most))
+        plainly = np.full(len(guesses.cube), (PLAIN_LOSS - 1) * prior.threshold)
+        for index in unjudged:
+            noticed = PLAIN_NOTICED * _failing_share(prior, guesses, index, plainly)
+            log_weights += np.log1p(-noticed)
         return log_weights
 
     guesses = first_guesses(prior)

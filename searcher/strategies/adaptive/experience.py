@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncswitch.searcher.strategies.adaptive.guesses import (
-    RECORDED,
     Floats,
     Guesses,
     Prior,
     first_guesses,
 )
+from syncswitch.storage.records.unmeasured import RECORDED
 
 _ROUNDS = 50
 

@@ -29,9 +29,6 @@ RECORDED_JOBS = (
 )
 """The jobs that the first guesses come from, by what they learn."""
 
-RECORDED = 7
-"""How many these are: the weight of the first guesses beside a user's own jobs."""
-
 _BEARS_POINTS = 0.05
 
 

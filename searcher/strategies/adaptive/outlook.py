@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from syncswitch.searcher.strategies.adaptive.belief import DIVERGING_SHARE, Belief
+from syncswitch.searcher.strategies.adaptive.belief import (
+    DIVERGING_SHARE,
+    PLAIN_LOSS,
+    PLAIN_NOTICED,
+    Belief,
+)
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
 
 # Share of the second protocol's steps after which a guard sees that a switch failed.
@@ -22,10 +27,7 @@ _UNNOTICED = 5.0
 # With a momentum for each worker losses are small, and a guard misses some: a model that keeps the
 # accuracy more rarely than the first protocol's own costs a training more.
 _MISSED = 1.0
-# Without a target a guard has the run's own curve alone. It notices most of the runs that lose so
-# many thresholds or more, and none that loses less; some alarms are false.
-_PLAIN_LOSS = 3.0
-_PLAIN_NOTICED = 0.8
+# Without a target some alarms are false.
 _FALSE_ALARMS = 0.02
 # Classes of a run by its loss in beta, of which the first two keep the accuracy, and the shares of
 # the classes among failed runs.
@@ -161,10 +163,10 @@ class Outlook:
 
         guesses, beta = self.belief.guesses, self.belief.threshold
         octaves = math.log(self.belief.largest_loss / beta)
-        plain = 1 - math.log(_PLAIN_LOSS) / octaves if octaves > math.log(_PLAIN_LOSS) else 0.0
-        usual = 1 - ndtr((_PLAIN_LOSS * beta - guesses.losses) / guesses.scatter)
-        failing = DIVERGING_SHARE + (1 - DIVERGING_SHARE) * plain * _PLAIN_NOTICED
-        noticed: Floats = (1 - guesses.failures) * usual * _PLAIN_NOTICED
+        plain = 1 - math.log(PLAIN_LOSS) / octaves if octaves > math.log(PLAIN_LOSS) else 0.0
+        usual = 1 - ndtr((PLAIN_LOSS * beta - guesses.losses) / guesses.scatter)
+        failing = DIVERGING_SHARE + (1 - DIVERGING_SHARE) * plain * PLAIN_NOTICED
+        noticed: Floats = (1 - guesses.failures) * usual * PLAIN_NOTICED
         noticed += guesses.failures * failing
         noticed += _FALSE_ALARMS * self.kept
         noticed[:, -1] = 0.0

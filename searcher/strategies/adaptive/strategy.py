@@ -234,7 +234,8 @@ class Assessment:
     `uses_left` are the trainings to come, including the next one, each of which may try a switch
     point; None for a search, whose runs come before all `strategy.uses`. 0 is for the answer after
     all uses. A search compares with a target that it measures first; uses do without until a run of
-    the first protocol alone pays.
+    the first protocol alone pays. Uses do without a threshold as well: then it counts which
+    runs failed, and of the others nobody knows how good they are.
     """
 
     def __init__(
@@ -255,6 +256,10 @@ class Assessment:
         check_baseline(baseline)
         self._costs = TrialCosts.of(self._runs, strategy.highest_percent, strategy.share_prefix)
         self._missing = strategy.missing_for_threshold(self._runs)
+        self._is_blind = self._missing > 0 and uses_left is not None
+        if self._is_blind:
+            # The belief goes by thresholds, however much one may be.
+            self._strategy = replace(strategy, threshold=1.0, accuracy_range=(None, None))
         self._has_target = not self._missing and (
             strategy.target_accuracy is not None or any(not run.diverged for run in baseline)
         )
@@ -269,7 +274,7 @@ class Assessment:
         if unread:
             return NextTrial(unread[0], unread.count(unread[0]))
         # Without a target and a threshold nothing can be compared.
-        if self._missing:
+        if self._missing and not self._is_blind:
             return NextTrial(self._grid[self._last], self._missing)
         if self._has_target:
             index = self._next_index()
@@ -315,13 +320,14 @@ class Assessment:
 
     def standing_answer(self) -> Decided | None:
         """Implements `Strategy.standing_answer`; that of uses need not have a target."""
-        if not self._has_target and (self._uses_left is None or self._missing or not self._runs):
+        if not self._has_target and (self._uses_left is None or not self._runs):
             return None
         return self._decided()
 
     def expected(self, percent: float) -> Decided | None:
         """Returns what an answer with this switch point would say; None without a threshold."""
-        return None if self._missing else self._decided(self._grid.index(percent))
+        is_unknown = self._missing and not self._is_blind
+        return None if is_unknown else self._decided(self._grid.index(percent))
 
     def target(self) -> tuple[float, float] | None:
         """Returns `Belief.target`; None without a target."""
@@ -375,7 +381,11 @@ class Assessment:
         strategy = self._strategy
         data = (
             Datum(
-                self._grid.index(run.switch_percent), run.accuracy, run.diverged, failed=run.alarmed
+                self._grid.index(run.switch_percent),
+                run.accuracy,
+                run.diverged,
+                failed=run.alarmed,
+                unjudged=self._is_blind and not (run.diverged or run.alarmed),
             )
             for run in self._runs
         )
@@ -422,14 +432,16 @@ class Assessment:
         """Returns the switch point of the next use while there is no target to compare with.
 
         A run of the first protocol alone is one more purchase: it costs a training, and from then
-        on a guard sees more and each run teaches what it lost.
+        on a guard sees more and each run teaches what it lost. Without a threshold there are
+        several to be bought.
         """
         times, uses = self._outlook.untargeted_times, self._uses
         best = min(range(len(self._grid)), key=lambda index: times[index])
         if best == self._last:
             return best
-        without = uses * float(times[best])
-        return self._last if 1.0 + self._rest_with_target(uses - 1) < without else best
+        without, bought = uses * float(times[best]), max(1, self._missing)
+        is_cheaper = bought + self._rest_with_target(uses - bought) < without
+        return self._last if is_cheaper else best
 
     def _rest_with_target(self, uses: int) -> float:
         """Returns the expected time of later uses once the target is measured."""

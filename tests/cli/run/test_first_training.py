@@ -42,9 +42,10 @@ def words_of(made: Result) -> str:
 def test_the_first_training_needs_no_search_and_says_what_is_not_known(job: str) -> None:
     said = words_of(trained(job))
     assert (
-        "this run, with seed 0, switches to ASP at 6.25 %, guarded: no run of BSP alone has"
-        " measured a target, and by what other jobs show (7 recorded jobs) that is the least time"
-        " for the 3 trainings to come (--uses)."
+        "this run, with seed 0, switches to ASP at 6.25 %, guarded by its own tests; a switch that"
+        " fails costs what was trained after it. No run of BSP alone has measured a target, and by"
+        " what other jobs show (7 recorded jobs) that is the least time for the 3 trainings to come"
+        " (--uses)."
     ) in said
     expected = "that is expected from other jobs, and not measured on this one"
     # Before the run, and in its closing lines.
@@ -74,6 +75,23 @@ def test_a_few_trainings_buy_no_run_of_the_first_protocol_alone_and_many_do(job:
     assert len(uses) == 10
     # The runs before it are judged by the target, too.
     assert all(isinstance(one["kept"], bool) for one in uses)
+
+
+def test_a_metric_without_a_usual_threshold_takes_the_gain_at_once(job: str) -> None:
+    path = Path(job.partition(":")[0])
+    path.write_text(path.read_text().replace('name="tiny",', 'name="tiny",\n    metric="loss",'))
+    said = words_of(trained(job))
+    assert "switches to ASP at 6.25 %" in said
+    by_chance = "no worse than BSP's own models are by chance (nobody has measured how much"
+    assert said.count(by_chance) == 2
+    assert json.loads(trained(job, "--json").stdout)["switch_percent"] < 50
+    for command in ("show", "list"):
+        invoked(search, "policy", command, *(["tiny", "--why"] if command == "show" else []))
+    invoked(search, "report", "tiny", "-o", "report.html")
+    uses = json.loads(invoked(search, "uses", "list", "--json").stdout)
+    assert [one["kept"] for one in uses] == [None, None]
+    said = words_of(trained(job, "--uses", "100"))
+    assert "uses BSP alone: it is one of the 3 runs that measure the target, and how much" in said
 
 
 def test_who_wants_the_first_protocol_alone_gets_it(job: str) -> None:

@@ -1,0 +1,145 @@
+"""The policy of a job that nobody has measured, and what is expected of it from other jobs.
+
+It needs the standard library alone, as training loops of users import it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+
+from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.policy import TimingPolicy
+
+RECORDED = 7
+"""How many recorded jobs the expectations rest on, beside a user's own."""
+
+LEARNT = "learning-"
+"""Prefix of the studies of policies that no search found."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """The first switch of a job and what is expected of it, as fields of a policy."""
+
+    switch_percent: float
+    confidence: float
+    kept_share: float
+    delivered_share: float
+    baseline_kept_share: float
+    expected_time: float
+
+
+# What the searcher decides for a single training of a job that can go back to its switch and of
+# which nothing is known. The tests hold the two together.
+_OWN = _Expected(6.25, 0.970, 0.823, 0.871, 0.924, 0.431)
+_ANY = _Expected(50.0, 0.875, 0.795, 0.894, 0.950, 0.760)
+
+
+def unmeasured_policy(
+    identity: WorkloadIdentity, switch_percent: float | None = None
+) -> TimingPolicy:
+    """Makes the policy with which a job trains that nobody has measured.
+
+    It is guarded by the tests of the run itself, as there is no target. Where each worker keeps a
+    momentum of its own after the switch it switches early, and where nobody knows the second way
+    as late as the searcher would.
+
+    Args:
+        identity: The job.
+        switch_percent: Another switch, of which nothing is expected; 100 is the first protocol
+            alone. None for the usual one.
+    """
+    expected = _OWN if identity.momentum_after_switch == OWN_MOMENTUM else _ANY
+    threshold = identity.decided_by.usual_threshold
+    policy = TimingPolicy(
+        **identity.policy_fields,
+        **asdict(expected),
+        version=1,
+        target_accuracy=None,
+        threshold=threshold,
+        mean_accuracy=None,
+        training_seconds=None,
+        baseline_seconds=None,
+        strategy="adaptive",
+        study=f"{LEARNT}{identity.fingerprint[:12]}",
+        evidence=(),
+        created_at=datetime.now(timezone.utc).isoformat(),
+        guarded=True,
+        band=Band(None, threshold),
+    )
+    if switch_percent is None or switch_percent == policy.switch_percent:
+        return policy
+    return replace(
+        policy,
+        switch_percent=switch_percent,
+        confidence=None,
+        kept_share=None,
+        delivered_share=None,
+        baseline_kept_share=None,
+        expected_time=None,
+    )
+
+
+def unmeasured_text(
+    policy: TimingPolicy,
+    lost: str,
+    alone: str,
+    *,
+    jobs: str = f"{RECORDED} recorded jobs",
+    span: str = "this training",
+) -> str:
+    """Says what a training with such a policy does and why, and what nobody knows.
+
+    Args:
+        policy: The policy, with what is expected of it.
+        lost: What a switch that fails costs, as a clause.
+        alone: How to train with the first protocol alone instead, such as `switch_at=100`.
+        jobs: The jobs that the expectation rests on.
+        span: What shall take the least time.
+
+    Returns:
+        Sentences without the last full stop, and a verb in front that wants a subject.
+    """
+    first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
+    how = f"switches to {second} at {policy.switch_percent:g} %"
+    if policy.switch_percent == 0:
+        how = f"uses {second} from the start"
+    how = f"{how}, guarded by its own tests; a switch that fails costs {lost}"
+    instead = f"{alone} trains with {first} alone"
+    expected = expected_sentences(policy)
+    if not expected:
+        return f"{how}. Nothing is expected or known of that switch; {instead}"
+    return (
+        f"{how}. No run of {first} alone has measured a target, and by what other jobs show"
+        f" ({jobs}) that is the least time for {span}. {expected} {instead}"
+    )
+
+
+def expected_sentences(policy: TimingPolicy) -> str:
+    """Says what to expect of a policy whose target nobody has measured; empty if unknown."""
+    delivered, usual, time = (
+        policy.delivered_share,
+        policy.baseline_kept_share,
+        policy.expected_time,
+    )
+    if delivered is None or usual is None or time is None:
+        return ""
+    first = policy.first_protocol.upper()
+    return (
+        f"About {100 * delivered:.0f} of 100 jobs like this one should deliver a model"
+        f" {_good_text(policy.threshold, first, policy.decided_by)}, where about"
+        f" {100 * usual:.0f} do with {first} alone, in {time:.2f} of its time: that is expected"
+        " from other jobs, and not measured on this one."
+    )
+
+
+def _good_text(threshold: float, first: str, metric: Metric) -> str:
+    if threshold:
+        return f"within {metric.with_unit(f'{threshold:g}')} of {first}'s mean {metric.name}"
+    return (
+        f"no worse than {first}'s own models are by chance (nobody has measured how much that is in"
+        f" {metric.name})"
+    )
