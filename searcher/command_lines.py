@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.backends.base import TrainerChoice
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 
@@ -59,13 +60,14 @@ def search_words(
         words += ["--protocols", pair]
     words += ["--strategy", search.strategy, "--settings", str(search.settings)]
     words += ["--runs", str(search.runs)]
-    if not search.options.get("threshold_runs"):
+    options = stored_strategy(search).given_options
+    if not options.get("threshold_runs"):
         words += ["--threshold", f"{search.threshold:g}"]
     if search.target_accuracy is not None:
         target = identity.decided_by.value(search.target_accuracy)
         words += ["--target-accuracy", f"{target!r}"]
     words += ["--seed", str(search.base_seed)]
-    return [*words, *_strategy_words(search.options), *_as_found(conditions)]
+    return [*words, *_strategy_words(options), *_as_found(conditions)]
 
 
 def is_loadable(loaded_from: str | None) -> bool:

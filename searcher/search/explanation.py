@@ -141,7 +141,7 @@ def _untried(
     beliefs: Iterable[SwitchPointBelief],
 ) -> Iterator[Untried]:
     likely = {one.switch_percent: one.good_probability for one in beliefs}
-    changes: dict[str, Any] = {"budget": None} if "budget" in strategy.options else {}
+    changes: dict[str, Any] = {"budget": None} if "budget" in strategy.given_options else {}
     now, unlimited = strategy.decide(runs), replace(strategy, **changes).decide(runs)
     tried = {run.switch_percent for run in runs}
     for percent in (percent for percent in strategy.grid() if percent not in tried):

@@ -53,7 +53,7 @@ class SearchPlan:
 
     def check(self) -> None:
         """Raises UserError if a value is out of range, or two do not go together."""
-        strategy, options = self.strategy, self.strategy.options
+        strategy, options = self.strategy, self.strategy.given_options
         for name, most in _MOST.items():
             count = getattr(strategy, name, None)
             fits = count is None or 1 <= count <= most
@@ -145,7 +145,9 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         if strategy.target_accuracy is None
         else float(strategy.target_accuracy),
         "options": {
-            name: value for name, value in strategy.options.items() if name not in _FIRST_WRITERS
+            name: value
+            for name, value in strategy.given_options.items()
+            if name not in _FIRST_WRITERS
         },
         "trainer": plan.trainer,
         "base_seed": plan.base_seed,

@@ -262,12 +262,25 @@ class Strategy(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Attributes that differ from their defaults, as JSON values, without `_NO_OPTIONS`."""
+        """All attributes but `_NO_OPTIONS`, as JSON values.
+
+        A search is stored with them, so that it stays what it was when a default changes.
+        """
         return {
             field.name: list(value) if isinstance(value, tuple) else value
             for field in fields(self)
             if field.name not in _NO_OPTIONS
-            and (value := getattr(self, field.name)) != field.default
+            for value in (getattr(self, field.name),)
+        }
+
+    @property
+    def given_options(self) -> dict[str, Any]:
+        """Those of `options` that differ from their defaults, as after a command line."""
+        defaults = {field.name: field.default for field in fields(self)}
+        return {
+            name: value
+            for name, value in self.options.items()
+            if getattr(self, name) != defaults[name]
         }
 
     @abstractmethod

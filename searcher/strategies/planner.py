@@ -72,7 +72,7 @@ def plan_trial(
     if missing:
         return PlannedTrial(*missing[0])
     # A budget covers the runs that are needed; others would come on top of it.
-    has_budget = "budget" in strategy.options
+    has_budget = "budget" in strategy.given_options
     likely = {} if has_budget else _likely_runs(strategy, course, results, under_way)
     if likely:
         # Of equally likely runs the lowest replicate, and then the cheaper one.

@@ -91,13 +91,8 @@ def switch_points_of(text: str, settings: int) -> tuple[float, ...]:
 def stored_strategy(search: SearchInfo) -> Strategy:
     """Returns the strategy of a stored search."""
     options = {option: _without_lists(value) for option, value in search.options.items()}
-    return make_strategy(
-        search.strategy,
-        settings=search.settings,
-        runs=search.runs,
-        threshold=search.threshold,
-        target_accuracy=search.target_accuracy,
-        **options,
+    return _BY_NAME[search.strategy](
+        search.settings, search.runs, search.threshold, search.target_accuracy, **options
     )
 
 

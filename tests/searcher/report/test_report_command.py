@@ -123,7 +123,10 @@ def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str)
         ),
         ({"trainer": "local/threads, 1 GPU"}, RunConditions(), " --trainer local --workers"),
         (
-            {"options": {"guarded": False, "keep": 0.9, "uses": 100}},
+            {
+                "strategy": "adaptive",
+                "options": {"guarded": False, "keep": 0.9, "uses": 100, "budget": None},
+            },
             RunConditions(),
             "--no-guard --keep 0.9 --uses 100",
         ),

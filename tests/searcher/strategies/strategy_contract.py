@@ -183,7 +183,7 @@ class StrategyContract:
         strategy = self.draw(data)
         if not job.noise or not data.draw(st.booleans(), label="measures its threshold"):
             return strategy
-        if "budget" in strategy.options:
+        if "budget" in strategy.given_options:
             budget: dict[str, Any] = {"budget": None}
             strategy = replace(strategy, **budget)
         highest = strategy.highest_percent

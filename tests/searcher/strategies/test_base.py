@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from syncswitch.searcher.command_lines import search_words
+from syncswitch.searcher.strategies import registry
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import Key
-from syncswitch.searcher.strategies.registry import make_strategy, switch_points_of
+from syncswitch.searcher.strategies.registry import (
+    make_strategy,
+    stored_strategy,
+    switch_points_of,
+)
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric
-from tests.searcher.strategies.strategy_contract import answer_of, played
+from tests.identities import GENERATED
+from tests.searcher.strategies.strategy_contract import answer_of, info_of, played
 
 ERROR = Metric("error", "min", "m", 0.0, None)
 
@@ -138,3 +147,25 @@ def test_a_switch_does_not_save_the_start_of_a_run() -> None:
         costs = TrialCosts.of(runs, 100.0, share_prefix=False)
     measured = 20 + 0.02 * FIRST + 0.98 * SECOND
     assert costs.until(2.0, 1.0) == pytest.approx(measured / (FIRST + 20), rel=0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Later(AdaptiveStrategy):
+    """A later version, with other defaults."""
+
+    early_stop: bool = False
+    uses: int = 99
+    budget: float | None = 7.0
+    switch_points: tuple[float, ...] = (10.0,)
+
+
+def test_a_search_stays_what_it_was_when_defaults_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = AdaptiveStrategy(keep=0.9)
+    stored = info_of(begun)
+    monkeypatch.setitem(registry._BY_NAME, "adaptive", Later)
+    assert stored_strategy(stored).options == begun.options
+    # Its command says what has to be given now.
+    words = search_words(GENERATED, "job", stored, RunConditions())
+    assert (
+        shlex.join(words[words.index("--seed") :]) == "--seed 0 --early-stop --keep 0.9 --uses 30"
+    )
