@@ -29,15 +29,16 @@ from rich.table import Table
 
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.contenders import REFERENCE, contenders
-from benchmarks.problems import BASELINE_PERCENT, BETA, generated_problem
+from benchmarks.problems import BASELINE_PERCENT, BETA, GeneratedProblem, generated_problem
 from benchmarks.recorded_jobs import JOBS, GuardedJob, TrustProblem, Use, guarded_jobs
 from benchmarks.trust import calibration
-from reproduction.simulator import Ledger
+from reproduction.simulator import Ledger, PlayedRun
 from syncswitch.searcher.learning import lessons_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
-from syncswitch.storage.records.guard import Band, BelievedBand, later_switch_points, target_error
+from syncswitch.storage.records.guard import Band, BelievedBand, Target, later_switch_points
 
 _SETTINGS = 6
 _MOST_BASELINES = 20
@@ -324,10 +325,100 @@ def _time(course: Course, job: GuardedJob) -> float:
     return time + max(0.0, job.job.kept_share(BASELINE_PERCENT) - statistics.fmean(shares))
 
 
+@dataclass
+class GeneratedCourse:
+    """Trainings of a generated job that learn, whose guard sees a failed switch only at the end.
+
+    Attributes:
+        job: The job. Without a threshold it is measured, in first uses of BSP alone.
+        strategy: That of the job; its threshold is not looked at.
+        goes_back: Whether a failed run switches again later, and not to BSP alone at once.
+        targets: Accuracies of the runs of BSP alone.
+        delivered: Accuracies of the models of all uses; None for one that diverged.
+        time: Of all uses together, in trainings with BSP alone.
+    """
+
+    job: GeneratedProblem
+    strategy: AdaptiveStrategy
+    goes_back: bool = True
+    targets: list[float] = field(default_factory=list)
+    delivered: list[float | None] = field(default_factory=list)
+    time: float = 0.0
+    _observations: list[Observation] = field(default_factory=list)
+
+    @property
+    def threshold(self) -> float:
+        """beta; 0 while it is not measured."""
+        return self.job.threshold or measured_threshold(self.targets) or 0.0
+
+    def learn(self, uses: int) -> None:
+        """Trains so many times, each time where the runs so far call for it."""
+        for number in range(uses):
+            percent = BASELINE_PERCENT
+            if self.threshold:
+                decision = self._assessment(uses - number).decision()
+                assert not isinstance(decision, Wait)
+                percent = decision.switch_percent
+            self._use(percent, number)
+
+    def answer(self) -> Decided:
+        """What is known after all uses."""
+        found = self._assessment(0).standing_answer()
+        assert found is not None
+        return found
+
+    def is_kept(self, accuracy: float | None) -> bool:
+        """Whether a model keeps the accuracy, in truth."""
+        return accuracy is not None and accuracy >= self.job.target_accuracy - self.threshold
+
+    def trained(
+        self, percent: float, replicate: int
+    ) -> tuple[float, PlayedRun, list[tuple[float, float | None]], float]:
+        """The switch that held in a guarded training, its run, the failed ones, and the time."""
+        failed: list[tuple[float, float | None]] = []
+        time = 0.0
+        later = [one for one in self.job.grid if one > percent] if self.goes_back else []
+        for at in dict.fromkeys([percent, *later, BASELINE_PERCENT]):
+            run = self.job.run_at(at, replicate)
+            time += run.seconds
+            if self.goes_back and failed:  # it begins at its last switch
+                time -= failed[-1][0] / BASELINE_PERCENT
+            if at == BASELINE_PERCENT or (not run.diverged and run.accuracy >= self._least):
+                return at, run, failed, time
+            failed.append((at, None if run.diverged else run.accuracy))
+        raise AssertionError("BSP alone is the last one")
+
+    @property
+    def _least(self) -> float:
+        """The accuracy that a guard still lets through."""
+        beta = self.threshold
+        if self.targets:
+            target = Target.mean_of(self.targets, beta)
+            return target.accuracy - beta - target.margin(beta)
+        # Without a target it sees only what is plain.
+        return self.job.target_accuracy - _PLAIN * beta
+
+    def _assessment(self, uses_left: int) -> Assessment:
+        strategy = replace(self.strategy, threshold=self.threshold).among(self.job.grid)
+        return Assessment(strategy, self._observations, uses_left)
+
+    def _use(self, percent: float, number: int) -> None:
+        held, run, failed, time = self.trained(percent, number)
+        self.time += time
+        self.delivered.append(None if run.diverged else run.accuracy)
+        if held == BASELINE_PERCENT:
+            self.targets.append(run.accuracy)
+        alone = held == BASELINE_PERCENT
+        ratio = None if alone else self.job.ratio
+        cost = TrialCost(run.seconds, 1.0 if held else None, ratio)
+        observed = Observation(held, run.accuracy, run.diverged, cost=cost)
+        self._observations += lessons_of(observed, number, number, tuple(failed))
+
+
 def generated_shares(
     number: int, uses: int, owns_momentum: bool = False
 ) -> tuple[float, float, float, float]:
-    """Learns on a generated job, whose guard sees only at the end of a run that a switch failed.
+    """Learns on a generated job.
 
     Returns:
         Kept share of the answer's bare switch, stated and in truth; kept share of the models that
@@ -336,43 +427,17 @@ def generated_shares(
     job = generated_problem(number)
     strategy = AdaptiveStrategy(
         settings=_SETTINGS,
-        threshold=BETA,
         uses=uses,
         share_prefix=False,
         early_stop=False,
         owns_momentum=owns_momentum,
     )
-    observations: list[Observation] = []
-    targets: list[float] = []
-    delivered: list[bool] = []
-    for use in range(uses):
-        decision = Assessment(strategy.among(job.grid), observations, uses - use).decision()
-        assert not isinstance(decision, Wait)
-        failed: list[tuple[float, float | None]] = []
-        for percent in [one for one in job.grid if one >= decision.switch_percent]:
-            run = job.run_at(percent, use)
-            if percent == BASELINE_PERCENT:
-                targets.append(run.accuracy)
-                break
-            # Without a target a guard sees only what is plain.
-            least = job.target_accuracy - _PLAIN * BETA
-            if targets:
-                least = statistics.fmean(targets) - BETA - target_error(BETA, len(targets))
-            if not run.diverged and run.accuracy >= least:
-                break
-            failed.append((percent, None if run.diverged else run.accuracy))
-        delivered.append(not run.diverged and run.accuracy >= job.target_accuracy - BETA)
-        share = percent / BASELINE_PERCENT
-        cost = TrialCost(run.seconds, 1.0 if share else None, job.ratio if share < 1 else None)
-        observed = Observation(percent, run.accuracy, run.diverged, cost=cost)
-        observations += lessons_of(observed, use, use, tuple(failed))
-    answer = Assessment(strategy.among(job.grid), observations, 0).standing_answer()
-    assert answer is not None
+    course = GeneratedCourse(job, strategy)
+    course.learn(uses)
+    answer = course.answer()
     assert answer.kept_share is not None
-    diverges = answer.switch_percent < job.diverges_below_percent
-    scatter = statistics.NormalDist(0, job.standard_deviation)
-    true = 0.0 if diverges else scatter.cdf(BETA - job.loss(answer.switch_percent))
-    return answer.kept_share, true, statistics.fmean(delivered), scatter.cdf(BETA)
+    delivered = statistics.fmean(map(course.is_kept, course.delivered))
+    return answer.kept_share, job.kept_share(answer.switch_percent), delivered, job.kept_share()
 
 
 def table(found: Sequence[Figures]) -> Table:

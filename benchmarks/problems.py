@@ -7,6 +7,7 @@ switch point's recorded runs is the truth (`RecordedProblem`).
 from __future__ import annotations
 
 import math
+import statistics
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,6 +189,13 @@ class GeneratedProblem:
             accuracy, False, run.seconds, run.first_seconds, accuracy - missing, stopped_seconds
         )
 
+    def kept_share(self, percent: float = BASELINE_PERCENT, threshold: float = BETA) -> float:
+        """Share of the runs with the bare switch that keep the accuracy."""
+        if percent < self.diverges_below_percent:
+            return 0.0
+        scatter = statistics.NormalDist(0, self.standard_deviation)
+        return scatter.cdf(threshold - self.loss(percent))
+
     def policy_seconds(self, percent: float) -> float:
         """See `Problem`."""
         share = percent / BASELINE_PERCENT
@@ -215,6 +223,60 @@ def generated_problem(number: int) -> GeneratedProblem:
     return GeneratedProblem(
         number, knee, slope, bend, sd, ratio, diverges_below, known_accuracy=known
     )
+
+
+@dataclass(frozen=True)
+class CommandProblem(GeneratedProblem):
+    """A job as training commands have them: its runs share no start, and none is stopped.
+
+    Attributes:
+        by_seed: Share of the variance that a seed has at every switch point.
+        has_threshold: Whether beta is given; otherwise it is measured.
+    """
+
+    by_seed: float = 0.0
+    threshold: float = 0.0
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """The switch points of commands."""
+        return tuple(sorted({*halvings(self.settings), 75.0}))
+
+    def run_at(self, percent: float, replicate: int) -> PlayedRun:
+        """See `Problem`."""
+        run = self.true_run_at(percent)
+        of_seed = np.random.default_rng([_STREAM, self.number, replicate]).standard_normal()
+        of_run = np.random.default_rng([_STREAM, self.number, replicate, round(percent * 1e6)])
+        z = math.sqrt(self.by_seed) * of_seed
+        z += math.sqrt(1 - self.by_seed) * of_run.standard_normal()
+        accuracy = run.accuracy + self.standard_deviation * float(z)
+        return PlayedRun(accuracy, False, run.seconds, run.first_seconds)
+
+
+def command_problems(number: int) -> dict[str, CommandProblem]:
+    """Jobs as training commands have them, by what they are; a number deals the seeds.
+
+    Below the knee every halving costs so many thresholds that nobody could overlook it, but for
+    the job that has its knee in three quarters, of which half a training keeps one of four.
+    """
+
+    def job(knee: float, deviation: float, slope: float, **own: float) -> CommandProblem:
+        return CommandProblem(number, knee, slope, 0.0, deviation, 0.4, 0.0, **own)
+
+    given = {"threshold": BETA}
+    loss = {"target_accuracy": -2.4}
+    return {
+        "knee 75, 0.001": job(75, 0.001, 0.05, **given),
+        "knee 75, 0.006": job(75, 0.006, 0.024, **given),
+        "knee 50, 0.003": job(50, 0.003, 0.05, **given),
+        "knee 12.5, 0.003": job(12.5, 0.003, 0.05, **given),
+        "no knee, 0.003": job(0.1, 0.003, 0.05, **given),
+        "knee 50, 0.02": job(50, 0.02, 0.08, **given),
+        "no knee, 0.06": job(0.1, 0.06, 0.05, **given, by_seed=0.9),
+        "loss, knee 50, 0.02": job(50, 0.02, 0.2, **loss),
+        "loss, knee 12.5, 0.02": job(12.5, 0.02, 0.2, **loss),
+        "loss, no knee, 0.02": job(0.1, 0.02, 0.2, **loss),
+    }
 
 
 SETUPS = {"resnet32-cifar10-8": 5, "resnet32-cifar10-16": 2}

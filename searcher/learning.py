@@ -9,9 +9,7 @@ what the first protocol alone reaches, that is published as the next version.
 from __future__ import annotations
 
 import functools
-import math
 import shlex
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.search.explanation import Explanation, explain
 from syncswitch.searcher.search.observations import cost_of, read_observations
-from syncswitch.searcher.search.policy_words import drift_text
+from syncswitch.searcher.search.plan import steps_of
+from syncswitch.searcher.search.policy_words import drift_text, spread_text
 from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.searcher.strategies.adaptive.strategy import (
     UNTRIED_REASON,
@@ -38,7 +37,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import mean_of, seconds_at_pace
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch
+from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch, Target
 from syncswitch.storage.records.job import OWN_MOMENTUM, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
@@ -47,7 +46,13 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import use_curves, uses
-from syncswitch.storage.uses.summary import switches_kept, use_summary
+from syncswitch.storage.uses.summary import (
+    accuracies_alone,
+    is_alone,
+    switches_kept,
+    target_of,
+    use_summary,
+)
 
 if TYPE_CHECKING:
     from syncswitch.searcher.strategies.adaptive.experience import Experience
@@ -174,7 +179,12 @@ class UsedJob:
     @property
     def kept(self) -> list[bool]:
         """Whether the switch kept the accuracy, for each use of this version with its switch."""
-        return switches_kept(self.policy, self.uses)
+        return switches_kept(self.policy, self.uses, self.target)
+
+    @property
+    def target(self) -> Target | None:
+        """What its runs are held to; None as long as nobody has measured it."""
+        return target_of(replace(self.policy, threshold=self.threshold), self.uses)
 
     @property
     def threshold(self) -> float:
@@ -182,14 +192,24 @@ class UsedJob:
 
         Raises UserError if these all measured the same, so that there is no chance to tell.
         """
-        if self.policy.threshold:
-            return self.policy.threshold
-        try:
-            return measured_threshold(self._baseline_accuracies) or 0.0
-        except UserError as error:
-            raise UserError(
-                f"{error} in a search, with `syncswitch-search run`, and learn from its policy"
-            ) from error
+        return self.policy.threshold or measured_threshold(accuracies_alone(self.uses)) or 0.0
+
+    def held_to(self, threshold: float | None) -> UsedJob:
+        """The job with a threshold of the user's own; None for that which it has."""
+        if threshold is None:
+            return self
+        band = self.policy.band
+        band = None if band is None else replace(band, threshold=threshold)
+        return replace(self, policy=replace(self.policy, threshold=threshold, band=band))
+
+    def spread_words(self) -> list[str]:
+        """Says that runs of the first protocol alone differ too much, where the last one is new."""
+        policy, target = self.policy, self.target
+        if target is None or not self.uses or not is_alone(self.uses[-1]):
+            return []
+        first = policy.first_protocol.upper()
+        said = spread_text(target, policy.threshold, policy.decided_by, first)
+        return [] if said is None else [said]
 
     def next_percent(self, expected_uses: int) -> float:
         """The switch of the next of so many runs: one worth trying, or the best that is known.
@@ -212,15 +232,17 @@ class UsedJob:
             return None
         answer = self._decision(expected_uses or 0)
         is_first = self.policy.reason == UNTRIED_REASON
-        if not isinstance(answer, Decided) or (answer.switch_percent == here and not is_first):
+        if not isinstance(answer, Decided):
             return None
-        before = self._assessment().expected(here)
+        if answer.switch_percent == self._point(here) and not is_first:
+            return None
+        before = self._assessment().expected(self._point(here))
         time = None if before is None else before.expected_time
         return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
 
     def expected(self, percent: float) -> Decided | None:
         """What is expected of a training with a switch."""
-        return self._assessment().expected(percent)
+        return self._assessment().expected(self._point(percent))
 
     def answer(self) -> Decided | None:
         """The best switch that is known; None before any run."""
@@ -238,7 +260,25 @@ class UsedJob:
         return Assessment(self.strategy(), self.observations(), left)
 
     def observations(self) -> list[Observation]:
-        """The runs that the policy rests on, and all uses."""
+        """The runs that the policy rests on, and all uses, at the points of the strategy."""
+        return [replace(run, switch_percent=self._point(run.switch_percent)) for run in self._runs]
+
+    def _point(self, percent: float) -> float:
+        """The switch point of the strategy that is the same step of the job."""
+        return self._points[steps_of(self.policy)(percent)]
+
+    @functools.cached_property
+    def _points(self) -> dict[int, float]:
+        """The usual switch points and those of its runs by their step; each step has one."""
+        usual, policy = AdaptiveStrategy(settings=6).with_momentum(self.momentum), self.policy
+        tried = (run.switch_percent for run in self._runs)
+        every = sorted({*usual.grid(), *tried, policy.switch_percent})
+        step_of = steps_of(policy)
+        distinct = replace(usual, switch_points=tuple(every)).distinct(step_of)
+        return {step_of(percent): percent for percent in distinct.grid()}
+
+    @functools.cached_property
+    def _runs(self) -> list[Observation]:
         rests_on = [
             Observation(
                 run.switch_percent,
@@ -269,12 +309,12 @@ class UsedJob:
 
     def strategy(self) -> AdaptiveStrategy:
         """The strategy of a search for this job, over all switch points of its runs so far."""
-        policy, runs = self.policy, self.observations()
-        tried = {run.switch_percent for run in runs}
+        policy = self.policy
         usual = AdaptiveStrategy(settings=6).with_momentum(self.momentum)
         known_runs = policy.band.runs if policy.band is not None else 0
         has_baseline = any(
-            run.switch_percent == BASELINE_PERCENT and not run.diverged for run in runs
+            run.switch_percent == BASELINE_PERCENT and not run.diverged
+            for run in self.observations()
         )
         threshold = self.threshold
         if not threshold:
@@ -287,7 +327,7 @@ class UsedJob:
             keep=policy.keep or usual.keep,
             share_prefix=False,
             early_stop=False,
-            switch_points=tuple(sorted({*usual.grid(), *tried, policy.switch_percent})),
+            switch_points=tuple(self._points.values()),
             target_accuracy=None if has_baseline else policy.target_accuracy,
             target_runs=known_runs or _USUAL_TARGET_RUNS,
             accuracy_range=policy.decided_by.accuracies,
@@ -313,44 +353,44 @@ class UsedJob:
 
         Where each worker keeps a momentum of its own, runs with a switch tell of the target, too.
         """
-        band = self._measured_band(curves)
-        if band is None or self.momentum != OWN_MOMENTUM or not self.threshold:
+        band, target = self._measured_band(curves), self.target
+        if band is None or target is None or not (target.runs and self.threshold):
             return band
-        target = self._assessment().target()
-        if target is None:
-            return band
-        return BelievedBand(target[0], band.threshold, band.runs, band.curve, target[1])
+        found = (target.accuracy, target.margin(self.threshold))
+        if self.momentum == OWN_MOMENTUM:
+            found = self._assessment().target() or found
+        return BelievedBand(found[0], band.threshold, band.runs, band.curve, found[1])
 
     def _measured_band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
-        """The band that the next run is compared with.
+        """The band of a policy, with the target of all runs so far.
 
-        Uses that ended in the first protocol alone count for the target as much as the runs of the
-        search, so a target that was measured too high comes down. The curve stays that of the
-        search where there was one; `curves` are those of the uses, by `trial_id`.
+        The curve stays that of the search where there was one; `curves` are those of the uses, by
+        `trial_id`.
         """
-        own, known = self.policy.band, self._baseline_accuracies
+        own, target = self.policy.band, self.target
         if not self.threshold:
             # A target alone would be held against every run to the last digit.
             return None if own is None else Band(None, 0.0)
-        target = None if own is None else own.target_accuracy
-        if not known or (own is not None and target is not None and own.runs == 0):
+        if target is None or not accuracies_alone(self.uses):
             return own
-        if own is not None and target is not None and self.policy.evidence:
-            total = target * own.runs + math.fsum(known)
-            return replace(own, target_accuracy=total / (own.runs + len(known)))
-        alone = (use.trial_id for use in self.uses if _is_sound_baseline(use))
+        if own is not None and own.target_accuracy is not None and self.policy.evidence:
+            return replace(own, target_accuracy=target.accuracy)
+        alone = (use.trial_id for use in self.uses if is_alone(use))
         measured = [curves[number] for number in alone if number in curves]
-        return measured_band(statistics.fmean(known), self.threshold, measured)
+        return measured_band(target.accuracy, self.threshold, measured)
 
     def with_measured_threshold(self) -> TimingPolicy | None:
         """The version to publish once the first uses have measured its threshold; else None."""
         threshold = self.threshold
         if threshold == self.policy.threshold:
             return None
-        band = self.policy.band
-        return self._new_version(
-            threshold=threshold, band=None if band is None else replace(band, threshold=threshold)
-        )
+        return self._new_version(threshold=threshold, band=self.held_to(threshold).policy.band)
+
+    def with_threshold(self, threshold: float) -> TimingPolicy | None:
+        """The version to publish with a threshold of the user's own; None where it has that."""
+        job = self.held_to(threshold)
+        answer = None if threshold == self.policy.threshold else job.answer()
+        return None if answer is None else job._draft(answer)
 
     def with_measured_target(
         self, curves: Mapping[int, Sequence[Evaluation]]
@@ -418,17 +458,6 @@ class UsedJob:
             **changes,
         )
 
-    @property
-    def _baseline_accuracies(self) -> list[float]:
-        """Accuracies of uses that ended in the first protocol alone; each seed counts once."""
-        alone = filter(_is_sound_baseline, self.uses)
-        by_seed = {use.seed: use.converged_accuracy for use in alone}
-        return [accuracy for accuracy in by_seed.values() if accuracy is not None]
-
-
-def _is_sound_baseline(use: StoredTrial) -> bool:
-    return not use.diverged and use.held_percent == BASELINE_PERCENT
-
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
@@ -459,9 +488,15 @@ class NextRun:
 
 
 def next_run(
-    database: Database, identity: WorkloadIdentity, uses: int, goes_back: bool | None = None
+    database: Database,
+    identity: WorkloadIdentity,
+    uses: int,
+    goes_back: bool | None = None,
+    threshold: float | None = None,
 ) -> NextRun:
     """Decides where the next training of a job switches, if `uses` trainings of it are expected.
+
+    A `threshold` is the user's own; a policy with another one gets a new version.
 
     Raises:
         UserError: As `UsedJob.next_percent`.
@@ -469,17 +504,24 @@ def next_run(
     found = PolicyRegistry(database).lookup(identity.fingerprint)
     begin = None if found else simulated_policy(database, identity)
     if begin is not None:
-        return NextRun(None, begin.switch_percent, _band_of(begin), begin, learns=True)
+        begun = _band_of(begin)
+        if threshold is not None:
+            begun = replace(begun, threshold=threshold)
+        return NextRun(None, begin.switch_percent, begun, begin, learns=True)
     if found:
         job = used_job(database, found[0], goes_back)
+        own = None if threshold is None else job.with_threshold(threshold)
+        if own is not None:
+            published = PolicyRegistry(database).publish(own, replaces=found[0].version)
+            job = replace(job, policy=published)
         band = job.band(use_curves(database, identity.fingerprint))
     else:
-        job = _unused_job(database, identity, goes_back)
+        job = _unused_job(database, identity, goes_back).held_to(threshold)
         band = job.policy.band
     percent = job.next_percent(uses)
     is_measured = band is None or band.target_accuracy is not None
     return NextRun(
-        found[0] if found else None,
+        job.policy if found else None,
         percent,
         band,
         learns=True,
@@ -562,7 +604,9 @@ def first_policy(
         () if guard is None else guard.failed,
         steps,
     )
+    known = record.spec.band or begins_from
     job = _unused_job(database, identity, goes_back, lessons)
+    job = job.held_to(None if known is None else known.threshold)
     is_alone, seconds = held == BASELINE_PERCENT, record.training_seconds
     target = accuracy if is_alone else None
     policy = replace(job.policy, target_accuracy=target)
@@ -574,10 +618,9 @@ def first_policy(
             policy,
             switch_percent=held,
             target_accuracy=begins_from.target_accuracy,
-            threshold=begins_from.threshold,
             reason=f"begun from version {begins_from.version} for {begins_from.workers} simulated"
             f" workers, a switch at {begins_from.switch_percent:g} %",
-            band=_band_of(begins_from),
+            band=replace(_band_of(begins_from), threshold=policy.threshold),
         )
     elif (answer := job.answer()) is not None:
         policy = replace(policy, **asdict(answer))
@@ -704,6 +747,11 @@ def band_alone(policy: TimingPolicy, momentum: str | None) -> Band | None:
     return UsedJob(policy, (), momentum=momentum).band({})
 
 
+def target(database: Database, policy: TimingPolicy) -> Target | None:
+    """What runs of a policy's job are held to, by all runs so far."""
+    return target_of(policy, uses(database, policy.fingerprint))
+
+
 def after_use(
     database: Database,
     policy: TimingPolicy,
@@ -725,6 +773,7 @@ def after_use(
     job = used_job(database, stored, goes_back)
     drift = use_summary(stored, job.uses).drift
     words = [] if drift is None else [drift_text(drift)]
+    words += job.spread_words()
     if not _is_current(database, stored):
         return words
     first, metric = stored.first_protocol.upper(), stored.decided_by

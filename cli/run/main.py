@@ -125,6 +125,13 @@ class _Program(ProgramCommand, PanelCommand):
     help="With --learn: how often this job is trained in total. The more often, the more is tried,"
     " and the sooner a run uses the first protocol alone, to measure what later ones are held to.",
 )
+@click.option(
+    "--threshold",
+    type=FiniteRange(0, min_open=True),
+    help="With --learn: how much accuracy may be lost (beta), in the metric's unit, from now on."
+    " Default: as in the policy; without one 0.01 if the metric's best value is 1, otherwise"
+    " measured from the first runs.",
+)
 @inject_option
 @conditions_options
 @click.option(

@@ -12,19 +12,19 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli import console
-from syncswitch.searcher.search.policy_words import promise_sentences
+from syncswitch.searcher.search.policy_words import held_text, promise_sentences
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import counted
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.uses.summary import is_kept
 from syncswitch.trainers.run.record import is_remarkable
 
 if TYPE_CHECKING:
     from syncswitch.searcher.training.train import Training
     from syncswitch.storage.records.job import WorkloadIdentity
-    from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
     from syncswitch.trainers.trainer import Observer, Verdict
 
@@ -148,7 +148,7 @@ def report_as_json(done: Training) -> dict[str, Any]:
     """The report as a document for JSON."""
     from syncswitch.storage.policies.file import policy_to_dict
 
-    policy, record, baseline = done.policy, done.record, baseline_of(done)
+    policy, record, baseline, target = done.policy, done.record, baseline_of(done), done.target
     identity, guard = record.spec.identity, record.guard or GuardOutcome(record.spec.switch_percent)
     return {
         "policy": None if policy is None else policy_to_dict(policy),
@@ -160,15 +160,20 @@ def report_as_json(done: Training) -> dict[str, Any]:
         "switch_percent": record.spec.switch_percent,
         **identity.decided_by.naming,
         **identity.decided_by.with_values(
-            {"accuracy": record.converged_accuracy, "final_accuracy": record.final_accuracy}
+            {
+                "accuracy": record.converged_accuracy,
+                "final_accuracy": record.final_accuracy,
+                "target_accuracy": None if target is None else target.accuracy,
+            }
         ),
         "converged": record.converged,
-        "reaches_target": None if policy is None else _reaches_target(policy, record),
+        "reaches_target": _reaches_target(done),
+        "target_runs": None if target is None else target.runs,
         "training_seconds": record.training_seconds,
         "baseline_seconds": None if baseline is None else baseline.seconds,
         "baseline_source": "unknown" if baseline is None else baseline.source,
         "speed_up": None if baseline is None else baseline.speed_up(record),
-        "time_to_accuracy_seconds": _seconds_to_target(policy, record),
+        "time_to_accuracy_seconds": _seconds_to_target(done),
         "switch_overhead_seconds": record.switch_overhead_seconds,
         "worker_steps": record.worker_steps,
         "phases": [
@@ -188,16 +193,18 @@ def report_as_json(done: Training) -> dict[str, Any]:
     }
 
 
-def _seconds_to_target(policy: TimingPolicy | None, record: TrialRecord) -> float | None:
-    """Seconds until the policy's target accuracy; None if it was never reached."""
-    if policy is None or policy.target_accuracy is None:
+def _seconds_to_target(done: Training) -> float | None:
+    """Seconds until the target; None if it was never reached, or is not known."""
+    if done.target is None:
         return None
-    return time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
+    return time_to_accuracy_seconds(done.record.evaluations, done.target.accuracy)
 
 
-def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool | None:
-    accuracy = record.converged_accuracy
-    return is_kept(accuracy, record.diverged, policy.target_accuracy, policy.threshold)
+def _reaches_target(done: Training) -> bool | None:
+    policy, record = done.policy, done.record
+    if policy is None:
+        return None
+    return is_kept(record.converged_accuracy, record.diverged, done.target, policy.threshold)
 
 
 def print_report(done: Training) -> None:
@@ -223,11 +230,11 @@ def print_report(done: Training) -> None:
     )
     _print_events(record)
     console.echo()
-    console.print_text(_outcome(policy, record))
+    console.print_text(_outcome(done))
     console.print_text(_time_sentence(done))
     if record.guard is not None:
         console.print_text(_guarded(record, record.guard))
-    if policy is not None and _reaches_target(policy, record) is False:
+    if policy is not None and _reaches_target(done) is False:
         is_guarded = policy.is_for_guard and record.guard is not None
         share, usual = policy.kept_share, policy.baseline_kept_share
         share = policy.delivered_share if is_guarded else share
@@ -264,7 +271,8 @@ def _time_sentence(done: Training) -> str:
     )
 
 
-def _outcome(policy: TimingPolicy | None, record: TrialRecord) -> str:
+def _outcome(done: Training) -> str:
+    policy, record, target = done.policy, done.record, done.target
     identity = record.spec.identity
     job = f"{identity.name} on {counted(identity.workers, 'worker')}"
     metric = identity.decided_by
@@ -276,7 +284,7 @@ def _outcome(policy: TimingPolicy | None, record: TrialRecord) -> str:
         if percent in (0, 100):
             how = f"with {first if percent else second} alone"
         return f"{job}, {how} as you asked: {accuracy}."
-    if policy.target_accuracy is None:
+    if target is None:
         return (
             f"{job} with policy version {policy.version}: {accuracy}. {promise_sentences(policy)}"
         )
@@ -285,12 +293,18 @@ def _outcome(policy: TimingPolicy | None, record: TrialRecord) -> str:
             f"{job} with policy version {policy.version}: {accuracy}. How much worse later ones may"
             f" be is measured in {THRESHOLD_RUNS} runs with {policy.first_protocol.upper()} alone."
         )
-    verdict = "within" if _reaches_target(policy, record) else "NOT within"
-    seconds = _seconds_to_target(policy, record)
+    guard, seconds = record.guard, _seconds_to_target(done)
+    held = held_text(
+        record.converged_accuracy,
+        target,
+        policy.threshold,
+        metric,
+        is_let_through=guard is not None and guard.held_percent not in (None, BASELINE_PERCENT),
+    )
     reached = "never reached" if seconds is None else f"first reached after {seconds:.1f} s"
     return (
-        f"{job} with policy version {policy.version}: {accuracy}, {verdict} {policy.threshold:g} of"
-        f" the target {metric.text(policy.target_accuracy)}; the target itself was {reached}."
+        f"{job} with policy version {policy.version}: {accuracy}, {held}; the target itself was"
+        f" {reached}."
     )
 
 

@@ -31,7 +31,7 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.store import use_curves, uses
-from syncswitch.storage.uses.summary import UseSummary, judged, use_summary
+from syncswitch.storage.uses.summary import UseSummary, use_summary
 from syncswitch.trainers.replay import RecordedRun, whole_runs
 
 
@@ -470,9 +470,6 @@ def load_report(
             software=policy.policy.software if policy else newest,
             uses=tuple(use_facts(read, fingerprint=fingerprint)),
             use_summaries={
-                entry.policy.version: use_summary(
-                    judged(entry.policy, [one.policy for one in versions]), used
-                )
-                for entry in versions
+                entry.policy.version: use_summary(entry.policy, used) for entry in versions
             },
         )

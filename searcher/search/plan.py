@@ -16,6 +16,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, possible_accuracy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 
 # Options that depend on what the database holds when a study begins are not part of its name.
@@ -74,7 +75,7 @@ class SearchPlan:
             f"a whole number, 0 to {LARGEST_SEED}",
         )
         if not strategy.threshold_runs:
-            _check_threshold(strategy.threshold, strategy.accuracy_range)
+            check_threshold(strategy.threshold, strategy.accuracy_range)
         elif budget < strategy.threshold_runs:
             raise UserError(
                 f"--budget is {budget:g}: without a --threshold the search begins with"
@@ -102,10 +103,10 @@ class SearchPlan:
             )
 
 
-def steps_of(identity: WorkloadIdentity) -> Callable[[float], int]:
+def steps_of(job: WorkloadIdentity | TimingPolicy) -> Callable[[float], int]:
     """Returns what converts switch points of a job into worker-steps."""
-    size = round_worker_steps(identity.first_protocol, identity.workers)
-    return lambda percent: percent_to_worker_steps(percent, identity.total_worker_steps, size)
+    size = round_worker_steps(job.first_protocol, job.workers)
+    return lambda percent: percent_to_worker_steps(percent, job.total_worker_steps, size)
 
 
 def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
@@ -166,7 +167,8 @@ def replicate_seed(base_seed: int, replicate: int) -> int:
     return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
 
 
-def _check_threshold(threshold: float, limits: AccuracyRange) -> None:
+def check_threshold(threshold: float, limits: AccuracyRange) -> None:
+    """Raises UserError if no run of a job with these limits could lose this much."""
     least, largest = limits
     is_possible = math.isfinite(threshold) and threshold > 0
     allowed = "above 0, in the unit of the metric"

@@ -10,10 +10,14 @@ from typing import Any
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import NONE, counted
+from syncswitch.storage.records.guard import Target
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.records.unmeasured import expected_sentences
-from syncswitch.storage.uses.summary import Drift, UseSummary
+from syncswitch.storage.uses.summary import Drift, UseSummary, is_kept
+
+_LEAST_SPREAD = 2  # runs that say anything of how much they differ
 
 
 def policy_text(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
@@ -53,6 +57,44 @@ def promise_sentences(policy: TimingPolicy) -> str:
     mean = f"{within} {first}'s mean {metric.name}"
     parts = (_guarded_promise if policy.guarded else _bare_promise)(policy, first, mean)
     return " ".join(parts)
+
+
+def held_text(
+    accuracy: float, target: Target, threshold: float, metric: Metric, *, is_let_through: bool
+) -> str:
+    """Returns how a run compares with its target, for example `within 0.01 of the target 0.9000`.
+
+    One that lost more was let through by a guard, or had none.
+    """
+    allowed, aim = metric.with_unit(f"{threshold:g}"), metric.text(target.accuracy)
+    if is_kept(accuracy, False, target, threshold):
+        return f"within {allowed} of the target {aim}"
+    if not is_let_through:
+        return f"NOT within {allowed} of the target {aim}"
+    why = f"the target rests on {'one run' if target.runs == 1 else f'{target.runs} runs'}"
+    if target.scatter - threshold > target.error:
+        why = "runs without a switch differ as much by chance"
+    side = "above" if metric.is_less_better else "below"
+    return (
+        f"{metric.amount(target.accuracy - accuracy)} {side} the target {aim}, where {allowed} may"
+        f" be lost: let through as {why}"
+    )
+
+
+def spread_text(target: Target, threshold: float, metric: Metric, first: str) -> str | None:
+    """Returns that runs of the first protocol alone differ by more than may be lost, if they do.
+
+    A sentence without its full stop; None as well while a single run says nothing of it.
+    """
+    if target.runs < _LEAST_SPREAD or not threshold or target.scatter <= threshold:
+        return None
+    chance = f"{target.scatter:.2g}"
+    return (
+        f"{target.runs} runs of {first} alone differ by more than the"
+        f" {metric.with_unit(f'{threshold:g}')} that may be lost: 1 in 20 of them is"
+        f" {metric.with_unit(chance)} worse than their mean by chance, so guards let that much"
+        f" through; --threshold {chance} accepts it, a smaller one needs runs that differ less"
+    )
 
 
 def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:

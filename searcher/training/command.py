@@ -34,6 +34,7 @@ def train_by_command(
     guarded: bool,
     learn: bool | None,
     uses: int,
+    threshold: float | None,
     workers: int | None,
     protocols: str | None,
     seed: int | None,
@@ -45,10 +46,19 @@ def train_by_command(
 
     Raises RetryableError where the command failed, and else as `train`.
     """
-    check_when(learns=bool(learn), is_guarded=guarded, choice=policy, switch_percent=switch_at)
+    check_when(
+        learns=bool(learn),
+        is_guarded=guarded,
+        choice=policy,
+        switch_percent=switch_at,
+        threshold=threshold,
+        learn=learn,
+    )
     pair = None if protocols is None else trainer.pair(protocols)
     home = UsesHome(storage, tell)
-    wanted = Wanted(trainer, name, workers, pair, seed, home, policy or CURRENT)
+    wanted = Wanted(
+        trainer, name, workers, pair, seed, home, policy or CURRENT, threshold=threshold
+    )
     job = trainer.command_job(name, workers or 1, pair or trainer.pair(None))
     learnt_uses = None if learn is False or policy is not None else uses
     goes_back = None if learnt_uses is None else job.template.can_go_back
@@ -73,6 +83,7 @@ def train_by_command(
         if chosen.run.learns and used is None:
             used = home.first_policy(identity, name, record, goes_back=goes_back)
         home.record(used, use_id, record, choice=policy, model=trainer.output_folder / name)
+        target = home.target(used, spec.band)
         home.tell_lessons(used, uses if chosen.run.learns else None, goes_back)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command starts afresh") from None
@@ -81,7 +92,7 @@ def train_by_command(
             f"the training diverged after {record.worker_steps:,} of its steps; try another --seed,"
             f" or a later switch; its output is in {folder}"
         )
-    return Training(used, record, folder, alone_seconds, has_model=False)
+    return Training(used, record, folder, alone_seconds, target, has_model=False)
 
 
 def _trained(

@@ -11,6 +11,7 @@ from typing import Any
 from syncswitch.searcher.backends.base import ClusterChoice
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.learning import NextRun, next_run
+from syncswitch.searcher.search.plan import check_threshold
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
@@ -46,7 +47,7 @@ class Wanted:
 
     The reference is a workload, or the name of a command. None as `workers` or `pair` stands for
     those of the policy, as `seed` for that of the run that goes on, or one that no other run has.
-    `choice` is the version, alias or file of the policy.
+    `choice` is the version, alias or file of the policy, `threshold` what runs that learn may lose.
     """
 
     trainer: ClusterChoice | UsersCommand
@@ -57,6 +58,7 @@ class Wanted:
     home: UsesHome
     choice: str = CURRENT
     interrupted: Interrupted = lambda *_: None
+    threshold: float | None = None
 
     @property
     def selection(self) -> Selection:
@@ -89,6 +91,8 @@ def check_when(
     switch_percent: float | None = None,
     protocol: str | None = None,
     protocols: str | None = None,
+    threshold: float | None = None,
+    learn: bool | None = None,
 ) -> None:
     """Raises UserError where options contradict each other; None stands for one not given."""
     if learns and not is_guarded:
@@ -104,6 +108,10 @@ def check_when(
     given = [option for option, is_said in said.items() if is_said]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
+    kept = [one for one in given if one != "--learn"]
+    kept += ["--no-guard"] * (not is_guarded) + ["--no-learn"] * (learn is False)
+    if threshold is not None and kept:
+        raise UserError(f"--threshold is for runs that learn: leave out {kept[0]}, or --threshold")
 
 
 def chosen_by_user(wanted: Wanted, switch_percent: float) -> Chosen:
@@ -120,7 +128,7 @@ def chosen_by_learning(wanted: Wanted, uses: int, goes_back: bool | None = None)
     """
     workload, identity = _own_job(wanted)
     with open_database(wanted.home.url, create=True) as database:
-        planned = next_run(database, identity, uses, goes_back)
+        planned = next_run(database, identity, uses, goes_back, wanted.threshold)
     return _learning(wanted, workload, identity, planned, normal_reference(wanted.reference))
 
 
@@ -172,9 +180,16 @@ def chosen_by_policy(
     is_learnt = policy.study.startswith(LEARNT) or (is_real and isinstance(trainer, ClusterChoice))
     if learns is not None and policy.guarded and is_learnt:
         uses = learns
-        planned = home.asked(lambda database: next_run(database, identity, uses, goes_back), None)
+        planned = home.asked(
+            lambda database: next_run(database, identity, uses, goes_back, wanted.threshold), None
+        )
     if planned is not None and planned.band is not None:
         return _learning(wanted, workload, identity, planned)
+    if wanted.threshold is not None:
+        raise UserError(
+            f"--threshold is for runs that learn, and version {policy.version} was found by a"
+            " search: add --learn, or search with that threshold"
+        )
     percent, seed = policy.switch_percent, wanted.seed
     band = home.band(policy, identity) if is_guarded else None
     if seed is None:
@@ -204,7 +219,15 @@ def _exact(
 
 def _job_like(job: WorkloadIdentity, wanted: Wanted, workload: Any) -> WorkloadIdentity:
     """The wanted job on as many workers and with the protocols of another one."""
-    return wanted.trainer.identity(workload, job.workers, (job.first_protocol, job.second_protocol))
+    pair = (job.first_protocol, job.second_protocol)
+    return _checked(wanted, wanted.trainer.identity(workload, job.workers, pair))
+
+
+def _checked(wanted: Wanted, identity: WorkloadIdentity) -> WorkloadIdentity:
+    """The job, in which runs can lose what is wanted."""
+    if wanted.threshold is not None:
+        check_threshold(wanted.threshold, identity.decided_by.accuracies)
+    return identity
 
 
 def _begun(wanted: Wanted, found: Sequence[PolicyEntry], uses: int) -> Chosen | None:
@@ -214,7 +237,7 @@ def _begun(wanted: Wanted, found: Sequence[PolicyEntry], uses: int) -> Chosen | 
         identity = _job_like(job, wanted, workload)
         if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
             with open_database(wanted.home.url, create=False) as database:
-                planned = next_run(database, identity, uses)
+                planned = next_run(database, identity, uses, threshold=wanted.threshold)
             name = normal_reference(wanted.reference)
             return _learning(wanted, workload, identity, planned, name)
     return None
@@ -317,9 +340,9 @@ def _own_job(wanted: Wanted) -> tuple[Any, WorkloadIdentity]:
     trainer, (workers, pair) = wanted.trainer, size_and_pair(wanted)
     workload: Any = trainer.load(wanted.reference, workers)
     if isinstance(trainer, UsersCommand):
-        return workload, trainer.identity(workload, workers, pair)
+        return workload, _checked(wanted, trainer.identity(workload, workers, pair))
     check_protocols(pair, workers)
-    identity = trainer.identity(workload, workers, pair)
+    identity = _checked(wanted, trainer.identity(workload, workers, pair))
     check_length(identity)
     return workload, identity
 

@@ -49,6 +49,7 @@ from syncswitch.trainers.run.tensorboard import (
 from syncswitch.trainers.trainer import Observer
 
 if TYPE_CHECKING:
+    from syncswitch.storage.records.guard import Target
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import TrialRecord
     from syncswitch.trainers.job.workload import Workload
@@ -67,6 +68,8 @@ class Training:
         record: The measurements.
         model_path: The saved model; the output folder of a training command, which saves its own.
         alone_seconds: The times of earlier recorded trainings with the first protocol alone.
+        target: What runs with the policy are held to, by all runs so far; None as long as nobody
+            has measured it.
         has_model: Whether `model_path` is a model.
     """
 
@@ -74,6 +77,7 @@ class Training:
     record: TrialRecord
     model_path: Path
     alone_seconds: tuple[float, ...] = ()
+    target: Target | None = None
     has_model: bool = True
 
 
@@ -93,6 +97,7 @@ def train(
     output: Path | None = None,
     learn: bool | None = None,
     uses: Annotated[int, Field(ge=1, le=1_000_000)] = USUAL_USES,
+    threshold: float | None = None,
     online: Literal["none", "greedy", "elastic"] = "none",
     switch: Literal["hot", "restart"] = "hot",
     inject: Sequence[str] = (),
@@ -132,6 +137,8 @@ def train(
         learn: Whether the run may try another switch than its policy's; None to decide as
             `syncswitch-run` does.
         uses: Total number of trainings of the job, by runs that learn.
+        threshold: How much accuracy may be lost, in the unit of the metric, by runs that learn;
+            None for that of the policy, or as for a search.
         online: What to do about stragglers before the switch.
         switch: Whether the running cluster changes its protocol, or a new cluster is started.
         inject: Deliberate disturbances, as `--inject` takes them.
@@ -171,6 +178,8 @@ def train(
         switch_percent=switch_at,
         protocol=protocol,
         protocols=protocols,
+        threshold=threshold,
+        learn=learn,
     )
 
     def home(loaded: Workload) -> tuple[Path, Path]:
@@ -185,7 +194,15 @@ def train(
         pair, switch_at = alone(protocol), 100.0
     uses_home = UsesHome(storage_url, tell)
     wanted = Wanted(
-        cluster, workload, workers, pair, seed, uses_home, policy or CURRENT, interrupted
+        cluster,
+        workload,
+        workers,
+        pair,
+        seed,
+        uses_home,
+        policy or CURRENT,
+        interrupted,
+        threshold,
     )
     if switch_at is not None:
         chosen = chosen_by_user(wanted, switch_at)
@@ -235,6 +252,7 @@ def train(
                 name = normal_reference(workload)
                 used = uses_home.first_policy(identity, name, record, run.begins_from)
             uses_home.record(used, kept.use_id, record, choice=policy, model=output)
+            target = uses_home.target(used, kept.spec.band)
             uses_home.tell_lessons(used, uses if run.learns else None)
             SideOutput("checkpoints that are needed no longer stay; remove them", tell)(kept.remove)
             check_sound(record, workload)
@@ -247,7 +265,7 @@ def train(
                 )(copy_run, mlflow, kept.use_id, record, version)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(kept.how_to_go_on) from None
-    return Training(used, record, output, alone_seconds)
+    return Training(used, record, output, alone_seconds, target)
 
 
 def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:

@@ -13,13 +13,14 @@ from syncswitch.searcher.selection import is_policy_file
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.errors import reason_of
-from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.guard import Band, Target
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.spool import spool_beside, spool_use, take_in
 from syncswitch.storage.uses.store import hand_out_seed, record_use
+from syncswitch.storage.uses.summary import target_of
 
 _T = TypeVar("_T")
 Tell = Callable[[str], None]
@@ -54,6 +55,13 @@ class UsesHome:
         momentum = identity.momentum_after_switch
         otherwise = learning.band_alone(policy, momentum)
         return self.asked(lambda database: learning.band(database, policy, momentum), otherwise)
+
+    def target(self, policy: TimingPolicy | None, band: Band | None) -> Target | None:
+        """What runs with a policy are held to, by all runs so far; else what one was held to."""
+        if policy is None:
+            return None
+        known = target_of(policy, ()) if band is None else band.target
+        return self.asked(lambda database: learning.target(database, policy), known, is_quiet=True)
 
     def own_seed(self, identity: WorkloadIdentity, reference: str | None = None) -> int:
         """A seed that no other run of the job has; a random one where no database hands it out.

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from syncswitch.storage.columns import MeasuredJobColumns
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
+from syncswitch.storage.records.guard import Target
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.trials.choice import JobChoice
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.storage.uses.summary import is_use_kept, judged
+from syncswitch.storage.uses.summary import is_use_kept, target_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -119,7 +120,7 @@ class PolicyUseFacts(MeasuredJobColumns):
     value: Annotated[float, "the same as a value of the metric, in its unit"]
     target_accuracy: Annotated[
         float | None,
-        "target of the policy, or the first that a later version measured; null without one",
+        "mean of all runs of the first protocol alone so far, or as given; null without one",
     ]
     target_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
     threshold: Annotated[float, "beta, the accuracy that may be lost; in the metric's unit"]
@@ -157,27 +158,28 @@ class PolicyUseFacts(MeasuredJobColumns):
 def use_facts(database: Database, **choice: Unpack[JobChoice]) -> list[PolicyUseFacts]:
     """Returns the uses in the order of their recording; see `JobChoice`."""
     uses = TrialStore(database).trials(kinds=("use",), **choice)
-    jobs = {use.fingerprint for use in uses}
+    jobs: dict[str, list[StoredTrial]] = {}
+    for use in uses:
+        jobs.setdefault(use.fingerprint, []).append(use)
     registry = PolicyRegistry(database)
-    versions = {fingerprint: registry.policies(workload=fingerprint) for fingerprint in jobs}
     policies = {
-        (fingerprint, policy.version): judged(policy, versions[fingerprint])
-        for fingerprint in jobs
-        for policy in versions[fingerprint]
+        (fingerprint, policy.version): (policy, target_of(policy, own))
+        for fingerprint, own in jobs.items()
+        for policy in registry.policies(workload=fingerprint)
     }
-    return [_facts(use, policies[use.fingerprint, use.policy_version or 0]) for use in uses]
+    return [_facts(use, *policies[use.fingerprint, use.policy_version or 0]) for use in uses]
 
 
-def _facts(use: StoredTrial, policy: TimingPolicy) -> PolicyUseFacts:
+def _facts(use: StoredTrial, policy: TimingPolicy, measured: Target | None) -> PolicyUseFacts:
     baseline, seconds = policy.baseline_seconds, use.training_seconds
-    failed, target = use.failed, policy.target_accuracy
+    failed, target = use.failed, None if measured is None else measured.accuracy
     others: dict[str, Any] = {
         "accuracy": use.converged_accuracy,
         "value": use.converged_value,
         "target_accuracy": target,
         "target_value": None if target is None else policy.decided_by.value(target),
         "threshold": policy.threshold,
-        "kept": is_use_kept(policy, use),
+        "kept": is_use_kept(policy, use, measured),
         "failed_percents": ", ".join(f"{one.switch_percent:g}" for one in failed) or None,
         "guard_alarm": "; ".join(f"{one.switch_percent:g} %: {one.alarm}" for one in failed)
         or None,

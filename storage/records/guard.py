@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,21 +12,81 @@ from syncswitch.storage.records.job import OWN_MOMENTUM
 _MOST_HALVINGS = 6  # as in a usual search
 _SAFE_PERCENT = 25.0
 
-_LUCK = 1.0
-"""Thresholds by which one run ends above the mean of all at most, with 95 % confidence.
+_USUAL_DEVIATION, _USUAL_RUNS = 0.5, 2
+"""Thresholds by which runs differ, as far as the searcher knows before any, and its weight in runs.
 
-Runs scatter by half a threshold, give or take a factor of exp(0.5) from job to job, as the
-searcher's prior has it; 2.01 times that half is the 95th percentile.
+It is half a threshold, give or take a factor of exp(0.5), which says as much as two runs.
 """
 
+_SURE = 2.0
+"""Standard deviations of which 95 % are below, if few runs have measured one."""
 
-def target_error(threshold: float, runs: int) -> float:
-    """Returns how much too high a target may be, the mean of few runs, with 95 % confidence.
+_ONE_IN_TWENTY = 1.645
 
-    It is 0 for a given target. Compared with a lucky run, many a good switch would be sent back at
-    its end, where that costs most.
+
+def deviation_of(threshold: float, variance: float, runs: int) -> float:
+    """Returns by how much runs of the first protocol alone differ, as a standard deviation.
+
+    Few runs say little of it, so what is usual counts beside them.
+
+    Args:
+        threshold: beta.
+        variance: That between the runs; any with less than two of them.
+        runs: Number of runs.
     """
-    return _LUCK * threshold / math.sqrt(runs) if runs else 0.0
+    freedom = max(0, runs - 1)
+    usual = _USUAL_RUNS * (_USUAL_DEVIATION * threshold) ** 2
+    return math.sqrt((usual + freedom * variance) / (_USUAL_RUNS + freedom))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the first protocol alone reaches: the mean of all its runs so far, or as given.
+
+    Attributes:
+        accuracy: A.
+        runs: Number of runs; 0 if it was given.
+        deviation: Standard deviation of a run, see `deviation_of`.
+    """
+
+    accuracy: float
+    runs: int
+    deviation: float
+
+    @classmethod
+    def mean_of(
+        cls, accuracies: Sequence[float], threshold: float, measured: int | None = None
+    ) -> Target:
+        """The target of at least one run.
+
+        So many of them were `measured` one by one, where a known mean stands for several; None for
+        all.
+        """
+        mean, runs = math.fsum(accuracies) / len(accuracies), len(accuracies)
+        freedom = (runs if measured is None else measured) - 1
+        variance = math.fsum((one - mean) ** 2 for one in accuracies) / max(1, freedom)
+        return cls(mean, runs, deviation_of(threshold, variance, freedom + 1))
+
+    def margin(self, threshold: float) -> float:
+        """Returns how much more than the threshold a run may lose before a guard sends it back.
+
+        The mean of few runs may be too high: compared with a lucky run, many a good switch would be
+        sent back at its end, where that costs most. And one that lost no more than one in twenty of
+        the first protocol's own do by chance need not have lost it to its switch.
+        """
+        if not self.runs:
+            return 0.0
+        return max(self.error, self.scatter - threshold)
+
+    @property
+    def scatter(self) -> float:
+        """What one in twenty runs of the first protocol alone lose by chance, or more."""
+        return _ONE_IN_TWENTY * self.deviation * math.sqrt(1 + 1 / self.runs) if self.runs else 0.0
+
+    @property
+    def error(self) -> float:
+        """How much too high the mean of few runs may be, with 95 % confidence; not a given one."""
+        return _SURE * self.deviation / math.sqrt(self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +122,18 @@ class Band:
     curve: tuple[BandPoint, ...] = ()
 
     @property
-    def target_error(self) -> float:
-        """How much too high the target may be."""
-        return target_error(self.threshold, self.runs)
+    def target(self) -> Target | None:
+        """The target, and how much is known of it; None as long as nobody has measured it."""
+        if self.target_accuracy is None:
+            return None
+        measured = (self.curve[-1].deviation ** 2, self.runs) if self.curve else (0.0, 1)
+        deviation = deviation_of(self.threshold, *measured)
+        return Target(self.target_accuracy, self.runs, deviation)
+
+    @property
+    def margin(self) -> float:
+        """How much more than the threshold a run may lose; see `Target.margin`."""
+        return 0.0 if self.target is None else self.target.margin(self.threshold)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Band:
@@ -75,17 +144,17 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class BelievedBand(Band):
-    """A band whose target other runs tell of as well, for one run; policies have the measured one.
+    """The band of one run, of which more is known than a policy has.
 
     Attributes:
-        error: How much too high the target may be.
+        error: How much more than the threshold the run may lose.
     """
 
     error: float = 0.0
 
     @property
-    def target_error(self) -> float:
-        """How much too high the target may be."""
+    def margin(self) -> float:
+        """How much more than the threshold the run may lose."""
         return self.error
 
 

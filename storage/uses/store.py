@@ -10,7 +10,6 @@ from sqlalchemy import Connection, insert, select, update
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
-from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
@@ -20,7 +19,7 @@ from syncswitch.storage.trials.evaluations import read_curves, record_target
 from syncswitch.storage.trials.store import TrialStore, add_parts, result_values
 from syncswitch.storage.trials.values import StoredTrial, check_times, condition_values
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
-from syncswitch.storage.uses.summary import UseSummary, judged, use_summary
+from syncswitch.storage.uses.summary import UseSummary, use_summary
 
 
 def record_use(
@@ -49,8 +48,7 @@ def use_curves(database: Database, fingerprint: str) -> dict[int, tuple[Evaluati
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
     """Sums up how well a version of a policy of this database does."""
-    versions = PolicyRegistry(database).policies(workload=policy.fingerprint)
-    return use_summary(judged(policy, versions), uses(database, policy.fingerprint))
+    return use_summary(policy, uses(database, policy.fingerprint))
 
 
 def _add(connection: Connection, use: PolicyUse) -> bool:

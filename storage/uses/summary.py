@@ -8,8 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from syncswitch.storage.metrics import mean_of
+from syncswitch.storage.records.guard import Target
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.values import StoredTrial
+
+_ROUNDING = 1e-9  # means of accuracies such as 0.95 are not exact in binary
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class UseSummary:
 
 
 def is_kept(
-    accuracy: float, diverged: bool, target_accuracy: float | None, threshold: float
+    accuracy: float, diverged: bool, target: Target | None, threshold: float
 ) -> bool | None:
     """Returns whether a run that ended with this accuracy lost no more than it may.
 
@@ -49,31 +53,63 @@ def is_kept(
     """
     if diverged:
         return False
-    if target_accuracy is None:
+    if target is None:
         return None
-    return not threshold or accuracy >= target_accuracy - threshold
+    return not threshold or accuracy >= target.accuracy - threshold - _ROUNDING
 
 
-def judged(policy: TimingPolicy, versions: Iterable[TimingPolicy]) -> TimingPolicy:
-    """Returns the policy with the first target that a version measured, if it has none itself."""
-    if policy.target_accuracy is not None:
-        return policy
-    later = sorted((one for one in versions), key=lambda one: one.version)
-    known = [one for one in later if one.target_accuracy is not None]
-    return replace(policy, target_accuracy=known[0].target_accuracy) if known else policy
+def is_alone(use: StoredTrial) -> bool:
+    """Returns whether a use ended in the first protocol alone, and tells of the target."""
+    is_sound = not use.diverged and not use.injections
+    return is_sound and use.held_percent == BASELINE_PERCENT
 
 
-def use_summary(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> UseSummary:
-    """Sums up the uses of a version; uses of other versions, and disturbed ones, are left out."""
+def accuracies_alone(uses: Iterable[StoredTrial]) -> list[float]:
+    """Accuracies of uses that ended in the first protocol alone; each seed counts once."""
+    by_seed = {use.seed: use.converged_accuracy for use in uses if is_alone(use)}
+    return [accuracy for accuracy in by_seed.values() if accuracy is not None]
+
+
+def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | None:
+    """Returns what runs of a policy's job are held to; None as long as nobody has measured it.
+
+    It is the mean of all runs of the first protocol alone so far: those of the search, and the uses
+    of all versions that ended so. A given target stays as it is, and one of simulated runs until
+    there is a run of the job itself. A policy that has yet to measure its threshold has no target.
+    """
+    known, band = accuracies_alone(uses), policy.band
+    searched = [
+        run.converged_accuracy
+        for run in policy.evidence
+        if run.switch_percent == BASELINE_PERCENT and not run.diverged
+    ]
+    stated = policy.target_accuracy
+    runs = len(searched) or (0 if band is None else band.runs)
+    if stated is None or (known and runs):
+        accuracies = [*searched, *known]
+        is_measured = accuracies and (policy.threshold or stated is not None)
+        return Target.mean_of(accuracies, policy.threshold) if is_measured else None
+    if searched:
+        return replace(Target.mean_of(searched, policy.threshold), accuracy=stated)
+    if band is not None and band.target is not None:
+        return band.target
+    return Target(stated, 0, 0.0)
+
+
+def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary:
+    """Sums up the uses of a version, given those of all versions.
+
+    Uses of other versions tell of the target alone; disturbed ones are left out.
+    """
     counted = [
         use for use in uses if use.policy_version == policy.version and use.injections is None
     ]
-    kept = [use for use in counted if is_use_kept(policy, use)]
-    is_judged = policy.target_accuracy is not None
+    target = target_of(policy, uses)
+    kept = [use for use in counted if is_use_kept(policy, use, target)]
+    is_judged = target is not None
     mean = mean_of(use.training_seconds for use in counted if not use.diverged)
     before = [
-        is_kept(run.converged_accuracy, run.diverged, policy.target_accuracy, policy.threshold)
-        is not False
+        is_kept(run.converged_accuracy, run.diverged, target, policy.threshold) is not False
         for run in policy.evidence
         if run.switch_percent == policy.switch_percent
     ]
@@ -85,28 +121,29 @@ def use_summary(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> UseSummary
         mean_training_seconds=mean,
         speed_up=policy.baseline_seconds / mean if policy.baseline_seconds and mean else None,
         last_ended_at=max((use.ended_at for use in counted if use.ended_at), default=None),
-        drift=drift_of([*before, *switches_kept(policy, counted)]),
+        drift=drift_of([*before, *switches_kept(policy, counted, target)]),
     )
 
 
-def switches_kept(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> list[bool]:
+def switches_kept(
+    policy: TimingPolicy, uses: Sequence[StoredTrial], target: Target | None
+) -> list[bool]:
     """Returns whether the switch of a version kept the accuracy, for each use with it.
 
     A run that the guard sent back did not, whatever it ended with. Without a target any other did.
     """
     mine = (policy.version, policy.switch_percent)
     return [
-        use.guard != "alarmed" and is_use_kept(policy, use) is not False
+        use.guard != "alarmed" and is_use_kept(policy, use, target) is not False
         for use in uses
         if (use.policy_version, use.switch_percent) == mine
     ]
 
 
-def is_use_kept(policy: TimingPolicy, use: StoredTrial) -> bool | None:
+def is_use_kept(policy: TimingPolicy, use: StoredTrial, target: Target | None) -> bool | None:
     """Returns whether a use of a policy lost no more than it may; None without a target."""
     assert use.converged_accuracy is not None  # a use is complete
-    diverged = bool(use.diverged)
-    return is_kept(use.converged_accuracy, diverged, policy.target_accuracy, policy.threshold)
+    return is_kept(use.converged_accuracy, bool(use.diverged), target, policy.threshold)
 
 
 # Number of newest runs that are compared with all before them.

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import guard, learning, parallel_searches, strategies, trust
+from benchmarks import command_jobs, guard, learning, parallel_searches, strategies, trust
 from benchmarks.contenders import REFERENCE, answer_without_noise, contenders, judged
 from benchmarks.problems import (
     GeneratedProblem,
+    command_problems,
     earliest_acceptable,
     generated_problem,
     is_acceptable,
@@ -36,7 +37,7 @@ def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def threads(count: int, **_: object) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(count)
 
-    for module in (learning, parallel_searches, strategies, trust):
+    for module in (command_jobs, learning, parallel_searches, strategies, trust):
         monkeypatch.setattr(module, "ProcessPoolExecutor", threads)
 
 
@@ -143,6 +144,19 @@ def test_jobs_whose_workers_keep_a_momentum_of_their_own_are_searched_as_such(
         (job,) = trust_jobs(folder)
         adaptive.search(job.problem(0), False)
     assert found == [(False, 1.5625), (True, 0.0)]
+
+
+def test_command_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    run(command_jobs, "--repeats", 1, "--uses", 4)
+    out = capsys.readouterr().out
+    for name, job in command_problems(0).items():
+        assert name in out
+        runs = [job.run_at(100.0, replicate).accuracy for replicate in range(300)]
+        assert np.std(runs) == pytest.approx(job.standard_deviation, rel=0.15)
+        assert np.mean(runs) == pytest.approx(job.target_accuracy, abs=job.standard_deviation / 5)
+    amp = command_problems(0)["knee 75, 0.006"]
+    kept = [round(amp.kept_share(percent), 2) for percent in (75.0, 50.0, 25.0)]
+    assert kept == [0.95, 0.25, 0.0]
 
 
 def test_learning(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

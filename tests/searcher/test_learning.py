@@ -25,6 +25,7 @@ from syncswitch.searcher.learning import (
     simulated_policy,
     used_job,
 )
+from syncswitch.searcher.search.plan import steps_of
 from syncswitch.searcher.search.policy_words import promise_sentences, uses_sentence, uses_text
 from syncswitch.searcher.strategies.adaptive.strategy import (
     AdaptiveStrategy,
@@ -526,7 +527,7 @@ def test_a_file_is_held_against_what_its_runs_make_believe(database: Database) -
     assert band(database, of_file, OWN_MOMENTUM) == believed
     for home in (UsesHome(database.url, print), UsesHome("sqlite:///missing.db", print)):
         assert home.band(of_file, identity) == believed
-        assert home.band(of_file, IDENTITY) == BAND
+        assert home.band(of_file, IDENTITY) == BelievedBand(0.9, 0.01, 2, BAND.curve, 0.01)
 
 
 def test_other_jobs_are_read_only_where_what_they_show_is_needed(
@@ -561,13 +562,16 @@ def test_a_target_that_was_measured_too_high_is_found_out(
     record_uses(database, policy, [False, True, False])
     found, job = band(database, policy), used_job(database, policy)
     assert found is not None
-    # Two runs of the search, and those that the guard sent back.
-    assert found.target_accuracy == pytest.approx((2 * 0.9 + 0.902 + 0.902) / 4)
+    # The run of the search, and those that the guard sent back.
+    assert found.target_accuracy == pytest.approx((0.9 + 0.902 + 0.902) / 3)
     assert (found.runs, found.curve) == (2, BAND.curve)
-    given = replace(policy, band=replace(BAND, runs=0, curve=()))
+    given = replace(policy, band=replace(BAND, runs=0, curve=()), evidence=policy.evidence[:1])
     assert UsedJob(given, job.uses).band({}) == given.band
-    unmeasured = replace(given, band=Band(None, BAND.threshold))
-    assert UsedJob(unmeasured, job.uses).band({}) == Band(0.902, BAND.threshold)
+    given = replace(given, evidence=())
+    unmeasured = replace(given, band=Band(None, BAND.threshold), target_accuracy=None)
+    measured = UsedJob(unmeasured, job.uses).band({})
+    assert measured is not None
+    assert (measured.target_accuracy, measured.runs) == (0.902, 0)
     assert UsedJob(unmeasured, ()).band({}) == unmeasured.band
     assert job.kept == [False, True, False]
 
@@ -656,3 +660,17 @@ def test_a_training_without_a_searcher_begins_where_the_searcher_would(
     for name, value in asdict(planned.expected).items():
         if isinstance(value, float):
             assert getattr(stated, name) == pytest.approx(value, abs=0.001), name
+
+
+def test_switch_points_that_are_one_step_of_the_job_count_as_one(url: str) -> None:
+    policy = replace(published(url), total_worker_steps=12, switch_percent=12.5)  # rounds of 4
+    job = UsedJob(policy, ())
+    step_of = steps_of(policy)
+    assert step_of(12.5) == step_of(25.0)
+    grid = job.strategy().grid()
+    assert len(set(map(step_of, grid))) == len(grid)
+    early = job.observations()[0]
+    assert (early.switch_percent in grid, early.accuracy) == (True, 0.895)
+    # A policy at a point that is no longer one of them stays comparable.
+    assert job.expected(12.5) == job.expected(25.0)
+    assert job.next_percent(0) == job.answer().switch_percent  # type: ignore[union-attr]

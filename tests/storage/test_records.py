@@ -207,4 +207,4 @@ def test_with_a_momentum_for_each_worker_it_switches_again_once(
 def test_a_band_is_the_same_after_json(band: Band) -> None:
     found = Band.of(json.loads(json.dumps(asdict(band))))
     assert found == band
-    assert found.target_error == band.target_error
+    assert found.margin == band.margin

@@ -41,7 +41,7 @@ _PRIOR_RUNS = 4.0
 """Weight, in runs, of the prior that tests scatter by the threshold and the curve's roughness."""
 
 _NEAR = 0.05  # share of the job by which a run may lag behind where the curve is steep
-_LEAST_ERROR = 0.5
+_LEAST_MARGIN = 0.5
 """Thresholds beyond what may be lost by which a run is lower that will not get there, at least."""
 
 _LOST_BY_SEED = 3.0
@@ -115,9 +115,9 @@ class Guard:
             ):
                 return None
             return failure(evaluations, switch_worker_step, self._job)
-        error, allowed = self._band.target_error, self._band.threshold
+        margin, allowed = self._band.margin, self._band.threshold
         if failures and self._settled_at is not None:
-            allowed = max(allowed, _LOST_BY_SEED * allowed - error)
+            allowed = max(allowed, _LOST_BY_SEED * allowed - margin)
         if after[-1].worker_step >= self._total_worker_steps:
             return self._missed(evaluations, allowed)
         return self._standing_still(after, allowed)
@@ -158,24 +158,24 @@ class Guard:
             final = statistics.fmean(self._means[-CONVERGENCE_EVALUATIONS:])
             rise = max(rise, final - statistics.fmean(usual))
         band = self._band
-        error = max(band.target_error, _LEAST_ERROR * band.threshold)
-        if accuracy + rise >= target - allowed - error:
+        margin = max(band.margin, _LEAST_MARGIN * band.threshold)
+        if accuracy + rise >= target - allowed - margin:
             return None
         found = f"it has {self._metric.text(accuracy)} and hardly gets better, "
         return found + self._far_from_target(accuracy, target, allowed)
 
     def _missed(self, evaluations: Sequence[Evaluation], allowed: float) -> str | None:
-        accuracy, error = converged_accuracy(evaluations), self._band.target_error
+        accuracy, margin = converged_accuracy(evaluations), self._band.margin
         target = self._band.target_accuracy
         # The margin allows for rounding.
-        if target is None or accuracy >= target - allowed - error - 1e-9:
+        if target is None or accuracy >= target - allowed - margin - 1e-9:
             return None
         found = f"it ends with {self._metric.text(accuracy)}, "
         return found + self._far_from_target(accuracy, target, allowed)
 
     def _far_from_target(self, accuracy: float, target: float, allowed: float) -> str:
-        metric, error = self._metric, self._band.target_error
-        how_sure = f", and the target is known to {error:.2g}" if error else ""
+        metric, margin = self._metric, self._band.margin
+        how_sure = f" and {margin:.2g} more is let through" if margin else ""
         side = "above" if metric.is_less_better else "below"
         return (
             f"{metric.amount(target - accuracy)} {side} the target {metric.text(target)}, where"

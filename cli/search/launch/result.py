@@ -10,7 +10,7 @@ from typing import Any
 from syncswitch.cli.console import Row, echo, finite, print_json, print_rows, print_text
 from syncswitch.searcher.forecast import Forecast, forecast
 from syncswitch.searcher.search.pairs import PairOutcome, best_of, why_dropped
-from syncswitch.searcher.search.policy_words import policy_text
+from syncswitch.searcher.search.policy_words import policy_text, spread_text
 from syncswitch.searcher.search.search import SearchResult, SwitchPointResult
 from syncswitch.searcher.speed_up import speed_up_of
 from syncswitch.searcher.strategies.base import Decided, Strategy
@@ -34,6 +34,7 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.uses.summary import target_of
 
 _VERDICTS = {True: "yes", False: "no", None: "open"}
 
@@ -79,9 +80,12 @@ def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutc
     print_rows([_cells(switch_point, cost, policy) for switch_point in result.switch_points])
     echo()
     print_text(policy_text(policy, cost.baseline_seconds))
+    metric, first = policy.decided_by, policy.first_protocol.upper()
+    target = target_of(policy, ())
     if result.threshold_runs:
-        metric, first = policy.decided_by, policy.first_protocol.upper()
         print_text(sentence(measured_threshold_text(policy.threshold, metric, first)))
+    elif target is not None and (spread := spread_text(target, policy.threshold, metric, first)):
+        print_text(sentence(spread))
     print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
     echo(f"  {how_to_use}")
 

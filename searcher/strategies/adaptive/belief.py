@@ -23,7 +23,7 @@ from syncswitch.searcher.strategies.adaptive.guesses import (
     first_guesses,
     guesses_at,
 )
-from syncswitch.storage.records.guard import target_error
+from syncswitch.storage.records.guard import Target
 
 # If fewer guesses than this stay effective, new ones are drawn.
 _LEAST_EFFECTIVE = 100.0
@@ -72,7 +72,7 @@ class Belief:
         weights: (P,) weights of the guesses, which sum to 1.
         reference: Mean accuracy of the runs of the first protocol alone, known ones included;
             without any, that of the best run with a switch; None without a whole run.
-        target_runs: Number of runs of the first protocol alone.
+        measured: What the first protocol alone reaches; None where no run has measured it.
         target_errors: (P,) by how much the true target lies above the reference.
     """
 
@@ -81,26 +81,26 @@ class Belief:
     guesses: Guesses
     weights: Floats
     reference: float | None
-    target_runs: int
+    measured: Target | None
     target_errors: Floats
 
     @property
     def target_accuracy(self) -> float | None:
         """The measured target; None where no run of the first protocol alone has measured one."""
-        return self.reference if self.target_runs else None
+        return None if self.measured is None else self.measured.accuracy
 
     def target(self) -> tuple[float, float]:
-        """The target that guards compare with, and by how much it may be too high.
+        """The target of guards, and how much more than the threshold they let through.
 
         Where workers keep a momentum of their own, runs with an early switch tell much of it, too.
         It needs a measured target.
         """
-        assert self.target_accuracy is not None
+        assert self.measured is not None
         if not self.guesses.owns_momentum:
-            return self.target_accuracy, target_error(self.threshold, self.target_runs)
+            return self.measured.accuracy, self.measured.margin(self.threshold)
         mean = float(self.mean(self.target_errors))
         deviation = math.sqrt(float(self.mean((self.target_errors - mean) ** 2)))
-        return self.target_accuracy + mean, _SURE * deviation
+        return self.measured.accuracy + mean, _SURE * deviation
 
     def mean(self, values: Floats) -> Floats:
         """Expected values; the first axis is that of the guesses."""
@@ -147,6 +147,10 @@ class _Anchor:
     @property
     def mean(self) -> float:
         return math.fsum(self.accuracies) / len(self.accuracies)
+
+    def target(self, threshold: float) -> Target:
+        """What its runs say of the target, where they are of the first protocol alone."""
+        return Target.mean_of(self.accuracies, threshold, self.measured)
 
     def target_errors(self, prior: Prior, guesses: Guesses) -> Floats:
         """(P,) by how much the true target lies above the mean."""
@@ -255,7 +259,7 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
         guesses,
         weights,
         None if anchor is None else anchor.mean,
-        len(anchor.accuracies) if anchor is not None and is_measured else 0,
+        anchor.target(prior.threshold) if anchor is not None and is_measured else None,
         errors_of(guesses),
     )
 

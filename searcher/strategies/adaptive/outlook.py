@@ -18,6 +18,7 @@ from syncswitch.searcher.strategies.adaptive.belief import (
     Belief,
 )
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
+from syncswitch.storage.records.guard import Target
 
 # Share of the second protocol's steps after which a guard sees that a switch failed.
 _ALARMED_AFTER = 0.6
@@ -176,7 +177,8 @@ class Outlook:
         """The same guesses, as they are once a run of the first protocol alone has been made."""
         belief = self.belief
         errors = belief.guesses.target_z * belief.guesses.scatter[:, -1]
-        known = replace(belief, reference=0.0, target_runs=1, target_errors=errors)
+        measured = Target.mean_of([0.0], belief.threshold)
+        known = replace(belief, reference=0.0, measured=measured, target_errors=errors)
         return replace(self, belief=known)
 
     @functools.cached_property

@@ -18,7 +18,7 @@ from syncswitch.searcher.strategies.adaptive.belief import (
 )
 from syncswitch.searcher.strategies.adaptive.guesses import Floats, Guesses, Prior, first_guesses
 from syncswitch.searcher.strategies.adaptive.outlook import Outlook
-from syncswitch.storage.records.guard import target_error
+from syncswitch.storage.records.guard import Target
 
 GRID = (12.5, 25.0, 50.0, 100.0)
 PRIOR = Prior(GRID, 0.01)
@@ -65,7 +65,7 @@ def test_runs_with_a_switch_tell_of_the_target_of_jobs_with_a_momentum_for_each_
         believe(Prior(GRID, 0.01, owns_momentum=owns), (first, *runs)).target()
         for owns in (False, True)
     )
-    assert (shared, usual) == (0.91, target_error(0.01, 1))
+    assert (shared, usual) == (0.91, pytest.approx(0.01))
     assert 0.9 < own < 0.907
     assert 0 < error < usual / 2
 
@@ -108,12 +108,17 @@ def test_no_few_guesses_are_sure_of_themselves(losses: tuple[float, ...]) -> Non
     assert belief.target_accuracy == pytest.approx(0.9)
 
 
+def runs_of(belief: Belief) -> int:
+    assert belief.measured is not None
+    return belief.measured.runs
+
+
 def test_a_known_target_is_one_more_measurement() -> None:
     alone = believe(PRIOR, (), 0.9, 5)
-    assert (alone.target_accuracy, alone.target_runs) == (pytest.approx(0.9), 5)
+    assert (alone.target_accuracy, runs_of(alone)) == (pytest.approx(0.9), 5)
     both = believe(PRIOR, (Datum(LAST, 0.912),), 0.9, 5)
     assert both.target_accuracy == pytest.approx(0.902)
-    assert both.target_runs == 6
+    assert runs_of(both) == 6
 
 
 MEANS = np.array([0.3, 0.7])
@@ -168,7 +173,8 @@ def belief_of(
         target_z=np.full(len(failures), target_z),
     )
     errors = guesses.target_z * guesses.scatter[:, -1] / math.sqrt(target_runs)
-    return Belief(BETA, 1.0, guesses, np.array(weights), 0.9, target_runs, errors)
+    target = Target(0.9, target_runs, BETA / 2)
+    return Belief(BETA, 1.0, guesses, np.array(weights), 0.9, target, errors)
 
 
 def outlook_of(belief: Belief, is_guarded: bool = True) -> Outlook:
@@ -238,7 +244,7 @@ def test_delivered_are_as_many_good_models_as_runs_drawn_by_chance_deliver() -> 
     belief = belief_of(FAILING, losses=losses, scatter=scatter, target_z=target_z, target_runs=runs)
     chance, number = np.random.default_rng(7), 100_000
     # By so much the measured target lies below the true one.
-    most = BETA + target_z * scatter / runs**0.5 + target_error(BETA, runs)
+    most = BETA + target_z * scatter / runs**0.5 + BETA / runs**0.5
     shares = []
     for first in range(len(PERCENTS)):
         lost = np.full(number, np.nan)

@@ -1,0 +1,139 @@
+"""What is said of training commands while little is known: recorded ends, played by a command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncswitch.cli.run.main import main
+from tests.searcher.command_line import Invoke
+from tests.trainers.command.programs import command
+
+TOTAL = 200
+# Twice as fast after its switch; its curve rises to the end that the test has for it.
+PLAYS = """
+import json, sys
+folder, switch, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+name, end, slope = {name!r}, {end}, {slope}
+seconds = 0.0
+with open(folder + "/metrics.jsonl", "w") as results:
+    for step in range(0, 201, 10):
+        value = end + slope * max(0.0, 1 - step / 100)
+        line = {{"step": step, "seconds": seconds, name: value}}
+        print(json.dumps(line), file=results, flush=True)
+        seconds += 10.0 if step < switch else 4.0
+"""
+
+Job = Callable[..., Invoke]
+
+
+@pytest.fixture
+def job(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job by the end of its runs, an expression of `switch` in steps and `seed`."""
+    monkeypatch.chdir(tmp_path)
+
+    def made(end: str, *words: str, name: str = "accuracy", slope: float = -0.5) -> Invoke:
+        code = PLAYS.format(name=name, end=end, slope=slope)
+        text = shlex.join(command(tmp_path, code, "{output_dir}", "{switch_step}", "{seed}").words)
+        known = ("job", "--trainer", "command", "--command", text, "--total-steps", str(TOTAL))
+        return Invoke(*known, *words, "--storage", sqlite_url, program=main)
+
+    return made
+
+
+def used(sqlite_url: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = Invoke("uses", "list", "--storage", sqlite_url).answer()
+    return found
+
+
+def said_by(run: Invoke, *words: str) -> str:
+    done = run.succeeds(*words)
+    return " ".join((done.stderr + done.stdout).split())
+
+
+LOSSES = "[2.3774, 2.4019, 2.4195, 2.40, 2.4177, 2.42][seed] + (0.04 if switch < 200 else 0)"
+
+
+def test_a_run_is_held_to_the_mean_of_all_first_way_runs_wherever_it_is_said(
+    job: Job, sqlite_url: str
+) -> None:
+    metric = ("--metric-name", "val_loss", "--metric-goal", "min")
+    run = job(LOSSES, *metric, "--learn", "--uses", "30", name="val_loss", slope=2.0)
+    for _ in range(3):
+        run.succeeds()
+    done = [run.answer() for _ in range(3)]
+    assert all(report["switch_percent"] < 100 for report in done)
+    mean = (2.3774 + 2.4019 + 2.4195) / 3
+    # The fifth use ended with more than the threshold above the first run, and less above the mean.
+    assert done[1]["value"] - 2.3774 > done[1]["policy"]["threshold"]
+    for report in done:
+        assert (report["target_value"], report["target_runs"]) == (pytest.approx(mean), 3)
+        assert report["reaches_target"] is True
+        assert report["guard"]["state"] == "quiet"
+    # The first three were compared with nothing, as they measured the threshold.
+    assert [use["kept"] for use in used(sqlite_url)] == [None] * 3 + [True] * 3
+    assert {round(use["target_value"], 6) for use in used(sqlite_url)[3:]} == {round(mean, 6)}
+    assert f"target {mean:.4f}" in said_by(run, "--seed", "3")
+
+
+def test_what_a_guard_lets_through_is_said_with_the_reason(job: Job) -> None:
+    run = job("0.9 if switch == 200 else 0.8864", "--learn", "--uses", "30")
+    run.succeeds()
+    said = said_by(run)
+    assert (
+        "accuracy 0.8864, 0.0136 below the target 0.9000, where 0.01 may be lost: let through as"
+        " the target rests on one run" in said
+    )
+    assert "NOT within" not in said
+    assert "The guard found nothing wrong" in said
+
+
+NOISY = "[0.955, 0.852, 0.729, 0.90, 0.86, 0.80, 0.93, 0.84, 0.77, 0.88][seed % 10]"
+
+
+def test_noise_is_measured_said_and_sends_no_run_back_again_and_again(
+    job: Job, sqlite_url: str
+) -> None:
+    run = job(NOISY, "--learn", "--uses", "30")
+    said = [said_by(run) for _ in range(8)]
+    found = used(sqlite_url)
+    failed = [use["failed_percents"] or "" for use in found]
+    # The first runs are sent back, as nobody knows yet how much runs differ.
+    assert [bool(one) for one in failed] == [number in {1, 2} for number in range(8)]
+    assert not any("," in one for one in failed)
+    spread = "runs of FIRST alone differ by more than the 0.01 that may be lost: 1 in 20 of them is"
+    assert [spread in words for words in said] == [number in {1, 2} for number in range(8)]
+    assert "--threshold 0.15 accepts it" in said[2]
+    low = next(number for number in range(3, 8) if not found[number]["kept"])
+    assert "let through as runs without a switch differ as much by chance" in said[low]
+
+
+def test_a_threshold_of_the_users_own_is_that_of_the_policies_to_come(
+    job: Job, sqlite_url: str
+) -> None:
+    run = job(NOISY, "--learn", "--uses", "30")
+    assert run.answer("--threshold", "0.2")["policy"]["threshold"] == 0.2
+    assert run.answer()["policy"]["threshold"] == 0.2
+    assert "within 0.3 of the target 0.9550" in said_by(run, "--threshold", "0.3")
+    assert run.answer()["policy"]["threshold"] == 0.3
+    assert all(use["kept"] for use in used(sqlite_url))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--switch-at", "50"), "leave out --switch-at, or --threshold"),
+        (("--no-learn",), "leave out --no-learn, or --threshold"),
+        (("--learn",), "--threshold is 2.0: give above 0 and below 1"),
+    ],
+)
+def test_a_threshold_that_no_run_learns_with_is_an_error(
+    job: Job, words: tuple[str, ...], why: str
+) -> None:
+    done = job("0.9")(*words, "--threshold", "2")
+    assert done.exit_code == 2
+    assert why in done.stderr
