@@ -1,7 +1,7 @@
 """The benefit for users: real searches, then real guarded trainings with each policy.
 
     python -m benchmarks.live_trust [--workload digits] [--trainer simulated] [--workers 8]
-        [--searches 20] [--uses 20] [--begin-at 1.5625] [--json FILE]
+        [--searches 20] [--uses 20] [--begin-at 1.5625] [--first] [--json FILE]
 
 Every search has seeds of its own. Its policy is then trained with as often as `--uses` says, as
 `syncswitch-run` would without learning: guarded, a switch that fails tried again later. All
@@ -9,6 +9,9 @@ policies are used with the same further seeds, that no search has seen, and so i
 is kept if it loses at most beta against the mean of BSP on these seeds. `--begin-at` looks at runs
 that begin at a switch point too early, whatever the policy says, and find their own. `--trainer
 local` trains in threads of this machine.
+
+`--first` makes no search: each training is the first one of a database of its own, as of someone
+who has just installed it.
 """
 
 from __future__ import annotations
@@ -98,7 +101,7 @@ class Job:
         policy = search(
             self.reference,
             trainer=self.trainer,
-            trainer_options={"profile": _PROFILE} if self.trainer == "simulated" else None,
+            trainer_options=self._trainer_options,
             workers=self.workers,
             seed=seed,
             storage=url,
@@ -121,10 +124,41 @@ class Job:
         momentum = identity.momentum_after_switch
         band = None if policy is None else band_alone(policy, momentum)
         retries = later_switch_points(percent, momentum) if band else ()
-        seeds = range(_FIRST_SEED, _FIRST_SEED + self.uses)
-        specs = [TrialSpec(identity, percent, s, band=band, retry_percents=retries) for s in seeds]
+        specs = [
+            TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
+            for seed in self._seeds
+        ]
         with contextlib.closing(opened) as trainer:
             return [_training(trainer.train(spec)) for spec in specs]
+
+    def first(self) -> list[Training]:
+        """First trainings, each with an empty database and the same seeds."""
+        from syncswitch.searcher.api import train
+
+        return [
+            _training(
+                train(
+                    self.reference,
+                    trainer=self.trainer,
+                    trainer_options=self._trainer_options,
+                    workers=self.workers,
+                    seed=seed,
+                    uses=1,
+                    storage=f"sqlite:///{self.folder}/first-{seed}.db",
+                    output=self.folder / f"first-{seed}.keras",
+                    checkpoints=self.folder / f"checkpoints-{seed}",
+                ).record
+            )
+            for seed in self._seeds
+        ]
+
+    @property
+    def _seeds(self) -> range:
+        return range(_FIRST_SEED, _FIRST_SEED + self.uses)
+
+    @property
+    def _trainer_options(self) -> dict[str, str] | None:
+        return {"profile": _PROFILE} if self.trainer == "simulated" else None
 
     @property
     def baseline(self) -> list[Training]:
@@ -158,33 +192,44 @@ class Job:
 
 
 def main() -> None:
-    """Prints what the later trainings take, and how many keep the accuracy."""
+    """Prints what the trainings take, and how many keep the accuracy."""
     options = parser(
         __doc__, workload="digits", trainer="simulated", workers=8, searches=20, uses=20,
-        begin_at=float, json=Path,
+        begin_at=float, first=False, json=Path,
     ).parse_args()  # fmt: skip
     console = Console(highlight=False)
-    found: dict[str, list[Training]] = {}
     with at_most(8 * 3600), tempfile.TemporaryDirectory() as folder:
         job = Job(options.workload, options.trainer, options.workers, options.uses, Path(folder))
-        found["BSP alone"] = job.baseline
-        for seed in range(options.searches):
-            policy, cost = job.searched(seed)
-            begin = policy.switch_percent if options.begin_at is None else options.begin_at
-            trainings = job.trained(begin, policy)
-            console.print(
-                f"search {seed}: {policy.switch_percent:g} %, cost {cost:.2f}; trainings that begin"
-                f" at {begin:g} %: {job.words(trainings)}; stated: {_stated(policy)}"
-            )
-            found[f"search {seed}"] = trainings
-        uses = [one for name, all_ in found.items() if name != "BSP alone" for one in all_]
+        if options.first:
+            found = {"first": job.first()}
+            what = f"{options.uses} first trainings"
+        else:
+            found = {
+                f"search {seed}": _after_search(job, seed, options.begin_at, console)
+                for seed in range(options.searches)
+            }
+            what = f"{options.searches} searches with {options.uses} trainings each"
+        trainings = [one for all_ in found.values() for one in all_]
         console.print(
-            f"{options.searches} searches with {options.uses} trainings each: {job.words(uses)};"
+            f"{what}: {job.words(trainings)};"
             f" of BSP alone {job.kept_percent(job.baseline):.1f} % keep the accuracy"
         )
     if options.json:
+        found = {"BSP alone": job.baseline, **found}
         values = {name: [asdict(one) for one in all_] for name, all_ in found.items()}
         options.json.write_text(json.dumps(values) + "\n")
+
+
+def _after_search(job: Job, seed: int, begin_at: float | None, console: Console) -> list[Training]:
+    """Trainings with the policy of a search, or from another switch point on."""
+    policy, cost = job.searched(seed)
+    begin = policy.switch_percent if begin_at is None else begin_at
+    trainings = job.trained(begin, policy)
+    console.print(
+        f"search {seed}: {policy.switch_percent:g} %, cost {cost:.2f}; trainings that begin"
+        f" at {begin:g} %: {job.words(trainings)}; stated: {_stated(policy)}"
+    )
+    return trainings
 
 
 def _stated(policy: TimingPolicy) -> str:
