@@ -75,10 +75,10 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return call
 
 
-# A whole command to type, or an option of one, perhaps with a kind as its value.
+# A whole command to type, or an option of one, perhaps with a kind or a number as its value.
 _OPTION = re.compile(
     r"syncswitch-(?:run|search) [^;`]*|(?<![\w-])--(no-)?([a-z][a-z-]*)(?![\w-])"
-    rf"(?: ({'|'.join((*STRATEGIES, *(one.name for one in TRAINERS)))})\b)?"
+    rf"(?: (?:({'|'.join((*STRATEGIES, *(one.name for one in TRAINERS)))})|(\d[\d.]*))\b)?"
 )
 _CALLED = {"guard": "guarded", "grid": "switch_points"}
 _SWITCHES = {"guarded", "learn", "resume", "share_prefix", "early_stop"}
@@ -100,7 +100,7 @@ def _in_python(text: str, names: Collection[str], *, takes_more: bool = False) -
         if name in _SWITCHES:
             return f"{name}={not found[1]}"
         known = {*names, *(strategy_fields() if takes_more else ())}
-        value = f'"{found[3]}"' if found[3] else ""
+        value = f'"{found[3]}"' if found[3] else found[4] or ""
         return f"{name}={value}" if name in known else f'trainer_options["{name}"]'
 
     return _OPTION.sub(spoken, text)

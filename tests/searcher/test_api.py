@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.api import report, search, sweep, train
+from syncswitch.searcher.api import _in_python, report, search, sweep, train
 from syncswitch.storage import PolicyRegistry, UserError, open_database
 from tests.searcher import regression_jobs
 from tests.trainers.jobs import DENSE
@@ -152,6 +152,13 @@ def test_the_other_commands_are_functions_too(
 
     page = report("tiny", tmp_path / "tiny.html", storage=url)
     assert (tmp_path / "tiny.html").read_text() == page
+
+
+def test_what_a_run_says_names_parameters_with_their_values() -> None:
+    words = _in_python(
+        "--switch-at 100 trains with BSP; or --trainer local", ("switch_at", "trainer")
+    )
+    assert words == 'switch_at=100 trains with BSP; or trainer="local"'
 
 
 @pytest.mark.parametrize(
