@@ -29,7 +29,10 @@ class SecondWay:
         """Takes the wrapped model when its training begins or goes on."""
 
     def use(self, is_second: bool) -> None:
-        """Called before each step; `is_second` tells in which way it is made."""
+        """Called before each step, of every run; `is_second` tells in which way it is made.
+
+        So it is in a run that never switches, that goes on after a kill, or that has gone back.
+        """
 
     def after_step(self, step: int) -> None:
         """Called after each step in the second way; `step` counts all steps so far."""
@@ -123,7 +126,7 @@ class TrainerSwitch:
         self._began: float | None = None
         self._switch = LoopSwitch(policy, seed=seed, clock=self._seconds)
         self._metric, self._second_way = metric, second_way
-        self._is_attached = self._is_second = False
+        self._is_second = False
         self.saved: dict[str, str] = {}
         self.back: str | None = None
         self.tested_step = -1
@@ -152,18 +155,17 @@ class TrainerSwitch:
                 f" train with max_steps={expected}, or find a policy with"
                 f" --total-steps {total_steps}"
             )
-        if self._switch.switch_step is not None or self._is_attached:
-            self._second_way.attach(model)
-            self._is_attached = True
+        self._second_way.attach(model)
         self._is_second = False
         if self._began is None:
             self._began = time.monotonic()
 
     def before_step(self, step: int) -> None:
         """Selects the way of the next step, after `step` ones."""
+        if self.is_inert:
+            return
         self._is_second = self._switch.is_second(step)
-        if self._is_attached:
-            self._second_way.use(self._is_second)
+        self._second_way.use(self._is_second)
 
     def after_step(self, step: int) -> None:
         """Lets the second way finish its step."""

@@ -1,0 +1,83 @@
+"""A trainer's switch without a trainer: the second way is asked before each step of every run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from syncswitch.storage.policies.file import write_policy
+from syncswitch.storage.records.guard import Band, BandPoint
+from syncswitch.storage.records.job import RegisteredWorkload
+from tests.storage.conftest import IDENTITY, POLICY
+
+pytest.importorskip("torch", reason="needs PyTorch, which is in the extra lightning")
+import torch
+
+from syncswitch.trainers.pytorch.trainer_switch import SecondWay, TrainerSwitch
+
+STEPS = 20
+MODEL = torch.nn.Linear(1, 1)
+
+
+class Asked(SecondWay):
+    """Remembers the calls."""
+
+    def __init__(self) -> None:
+        self.models: list[object] = []
+        self.used: list[bool] = []
+
+    def attach(self, model: torch.nn.Module) -> None:
+        self.models.append(model)
+
+    def use(self, is_second: bool) -> None:
+        assert self.models == [MODEL]
+        self.used.append(is_second)
+
+
+def switch_at(folder: Path, percent: float) -> tuple[TrainerSwitch, Asked]:
+    """The switch of a policy in whose first way each test has 0.9."""
+    identity = replace(IDENTITY, total_worker_steps=STEPS, workers=1)
+    band = Band(0.9, 0.01, 3, tuple(BandPoint(step, 0.9, 0.0) for step in range(1, STEPS + 1)))
+    known = {"fingerprint": identity.fingerprint, "workers": 1, "total_worker_steps": STEPS}
+    policy = replace(POLICY, **known, switch_percent=percent, band=band)
+    write_policy(folder / "job.json", policy, RegisteredWorkload(identity, "digits"))
+    way = Asked()
+    return TrainerSwitch(folder / "job.json", "accuracy", 7, way), way
+
+
+def train(switch: TrainerSwitch, accuracy: float, start: int = 0, end: int = STEPS) -> int:
+    """Steps from `start` on, each with a test; returns the step at which it stops."""
+    switch.begin(MODEL, STEPS)
+    for step in range(start, end):
+        if switch.saves_at(step):
+            switch.remember(step, f"{step}")
+        switch.before_step(step)
+        switch.after_step(step + 1)
+        if switch.test(step + 1, {"accuracy": accuracy}):
+            return step + 1
+    return end
+
+
+@pytest.mark.parametrize(("percent", "switch"), [(100.0, STEPS), (50.0, 10), (0.0, 0)])
+def test_it_is_asked_before_each_step(tmp_path: Path, percent: float, switch: int) -> None:
+    trainer, way = switch_at(tmp_path, percent)
+    assert train(trainer, 0.9) == STEPS
+    assert way.used == [False] * switch + [True] * (STEPS - switch)
+
+
+def test_it_is_asked_in_each_step_after_going_back_and_after_a_kill(tmp_path: Path) -> None:
+    trainer, way = switch_at(tmp_path, 50.0)
+    stopped = train(trainer, 0.5)
+    assert (trainer.back, stopped) == ("10", 13)
+    assert way.used == [False] * 10 + [True] * 3
+    state = json.loads(json.dumps(trainer.state_dict()))
+
+    # A new process goes on from the switch, and has none any more.
+    resumed, anew = switch_at(tmp_path, 50.0)
+    resumed.load_state_dict(state)
+    resumed.back = None
+    assert train(resumed, 0.9, start=10) == STEPS
+    assert anew.used == [False] * 10
