@@ -10,7 +10,8 @@ import math
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
+    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.trial import Evaluation
+
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
+# A run that prints more often is no more interesting.
+_QUIET_SECONDS = 30.0
 # The width of a table that goes to a file or another program.
 _WIDTH_WITHOUT_TERMINAL = 120
 
@@ -141,6 +147,39 @@ def rich_console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _WIDTH_WITHOUT_TERMINAL
     return PrintableConsole(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+
+
+class ProgressLines:
+    """Says how far a run is where nothing can be redrawn: after each tenth of it, in one line.
+
+    Quick tenths are passed over, so that a short run says nothing.
+
+    Args:
+        identity: The job.
+        seconds: Returns the present, in seconds.
+    """
+
+    def __init__(
+        self, identity: WorkloadIdentity, seconds: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._identity, self._seconds = identity, seconds
+        self._began = self._last = seconds()
+        self._next_step = 1.0
+
+    def line(self, evaluation: Evaluation) -> str | None:
+        """The line after a test of the model, if it is time for one."""
+        from syncswitch.searcher.words import duration_text
+
+        step, total = evaluation.worker_step, self._identity.total_worker_steps
+        now = self._seconds()
+        is_early = step < self._next_step or now < self._last + _QUIET_SECONDS
+        if is_early or not step < total:
+            return None
+        self._last, self._next_step = now, (10 * step // total + 1) * total / 10
+        left = duration_text((now - self._began) * (total - step) / step)
+        metric = self._identity.decided_by
+        value = f"{metric.name} {metric.text(evaluation.accuracy)}"
+        return f"{self._identity.step_noun} {step:,} of {total:,}, {value}, about {left} left"
 
 
 def progress_bars(console: Console) -> Progress:

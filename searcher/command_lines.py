@@ -8,6 +8,7 @@ from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import SearchInfo
@@ -35,6 +36,9 @@ def use_words(
         # On a real cluster it is another job, so the policy is tried there first.
         words = ["syncswitch-search", "sweep", called, "--policy", policy]
         return [*words, *_as_found(conditions)]
+    if identity.is_command:
+        words = ["syncswitch-run", called, *_command_words(identity)]
+        return words if version is None else [*words, "--policy", str(version)]
     if not is_loadable(loaded_from):
         return ["syncswitch-search", "policy", "export", policy]
     words = ["syncswitch-run", loaded_from or called]
@@ -54,7 +58,8 @@ def search_words(
     """
     # The kind may say more, for example `local/threads, 1 GPU`.
     trainer = search.trainer.partition(",")[0].partition("/")[0]
-    words = ["syncswitch-search", "run", called, "--trainer", trainer]
+    words = ["syncswitch-search", "run", called]
+    words += _command_words(identity) if identity.is_command else ["--trainer", trainer]
     words += ["--workers", str(identity.workers)]
     for pair in search.pairs or [identity.pair]:
         words += ["--protocols", pair]
@@ -68,6 +73,15 @@ def search_words(
         words += ["--target-accuracy", f"{target!r}"]
     words += ["--seed", str(search.base_seed)]
     return [*words, *_strategy_words(options), *_as_found(conditions)]
+
+
+def _command_words(identity: WorkloadIdentity) -> list[str]:
+    """The options of a training command's job, as far as a database knows them."""
+    metric = identity.decided_by
+    words = ["--trainer", "command", "--total-steps", str(identity.total_worker_steps)]
+    if metric != Metric():
+        words += ["--metric-name", metric.name, "--metric-goal", metric.goal]
+    return words if metric.unit is None else [*words, "--metric-unit", metric.unit]
 
 
 def is_loadable(loaded_from: str | None) -> bool:

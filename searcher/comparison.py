@@ -495,9 +495,8 @@ def _check(job: Job, points: Iterable[float]) -> None:
         if percent < 100 and switch_worker_step(TrialSpec(identity, percent, seed=0)) == W:
             raise WorkloadError(
                 f"workload {identity.name!r} is too short for a switch at {percent:g} %: of its"
-                f" {W:,} worker-steps on {identity.workers} workers that leaves"
-                f" {identity.second_protocol} none; give it more worker-steps, or use fewer"
-                " --workers"
+                f" {identity.length} on {identity.size} {identity.second_protocol} gets none;"
+                f" give it more {identity.step_noun}s, or use fewer --workers"
             )
 
 

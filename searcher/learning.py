@@ -38,7 +38,7 @@ from syncswitch.storage.metrics import mean_of, seconds_at_pace
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch, Target
-from syncswitch.storage.records.job import OWN_MOMENTUM, SearchInfo, WorkloadIdentity
+from syncswitch.storage.records.job import OWN_MOMENTUM, SearchInfo, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
 from syncswitch.storage.records.unmeasured import LEARNT, unmeasured_policy
@@ -207,7 +207,7 @@ class UsedJob:
         policy, target = self.policy, self.target
         if target is None or not self.uses or not is_alone(self.uses[-1]):
             return []
-        first = policy.first_protocol.upper()
+        first = protocol_text(policy.first_protocol)
         said = spread_text(target, policy.threshold, policy.decided_by, first)
         return [] if said is None else [said]
 
@@ -776,7 +776,7 @@ def after_use(
     words += job.spread_words()
     if not _is_current(database, stored):
         return words
-    first, metric = stored.first_protocol.upper(), stored.decided_by
+    first, metric = protocol_text(stored.first_protocol), stored.decided_by
     measured: TimingPolicy | None = None
     if expected_uses is not None:
         measured = job.with_measured_threshold()
@@ -807,7 +807,7 @@ def after_use(
     new = registry.publish(job.draft(revision), replaces=stored.version)
     switch = f"a switch at {new.switch_percent:g} %"
     if new.switch_percent == BASELINE_PERCENT:
-        switch = f"{new.first_protocol.upper()} alone"
+        switch = f"{protocol_text(new.first_protocol)} alone"
     return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
 
 

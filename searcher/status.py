@@ -107,6 +107,7 @@ class SearchStatus:
 
     Attributes:
         decided_by: The metric of the job.
+        cluster: Size, kind and protocols in words.
         simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
         state: `starting`, `running`, `stopped`, `done`, `dropped`, `baseline diverged`, or `no
             threshold`: all runs with the first protocol alone measured the same.
@@ -134,6 +135,7 @@ class SearchStatus:
     workload: str
     fingerprint: str
     decided_by: Metric
+    cluster: str
     workers: int
     simulated_cluster: str | None
     first_protocol: str
@@ -337,6 +339,7 @@ def search_status(
         workload=policy.workload if policy else identity.name,
         fingerprint=search.fingerprint,
         decided_by=identity.decided_by,
+        cluster=identity.cluster,
         workers=identity.workers,
         simulated_cluster=identity.simulated_cluster,
         first_protocol=identity.first_protocol,

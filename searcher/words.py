@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import RunConditions, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.values import condition_values
 
@@ -32,6 +32,14 @@ def accuracy_text(accuracy: float | None, metric: Metric = _ACCURACY) -> str:
 def seconds_text(seconds: float | None) -> str:
     """For example `1,234.5`."""
     return value_text(seconds, ",.1f")
+
+
+def duration_text(seconds: float) -> str:
+    """A duration, such as `45 s`, `12 min` or `3 h 20 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def percent_text(percent: float) -> str:
@@ -80,9 +88,19 @@ def accuracy_around(mean: float | None, half: float | None, metric: Metric) -> s
     return accuracy_interval(mean, metric.limited(mean - half), metric.limited(mean + half), metric)
 
 
+def capitalized(text: str) -> str:
+    """A text with a capital letter; the others stay as they are."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def sentence(clause: str) -> str:
     """A clause as a sentence, with a capital letter and a full stop."""
-    return f"{clause[:1].upper()}{clause[1:]}."
+    return f"{capitalized(clause)}."
+
+
+def trainings_text(number: float, first_protocol: str) -> str:
+    """A cost, for example `1.6 trainings with BSP alone`."""
+    return f"{number:.1f} trainings with {protocol_text(first_protocol)} alone"
 
 
 def measured_threshold_text(threshold: float, metric: Metric, first: str) -> str:

@@ -73,8 +73,8 @@ class _Program(ProgramCommand, PanelCommand):
     "--switch-at",
     metavar="PERCENT",
     type=FiniteRange(0, 100),
-    help="Switch after this percentage of the worker-steps, whatever the policy says: 100 = the"
-    " first protocol alone, 0 = the second alone.",
+    help="Switch after this percentage of the training, whatever the policy says: 100 = the"
+    " first protocol (of a command: way) alone, 0 = the second alone.",
 )
 @click.option(
     "--protocol",
@@ -93,7 +93,8 @@ class _Program(ProgramCommand, PanelCommand):
     "--workers",
     metavar="N",
     type=click.IntRange(1, MOST_WORKERS),
-    help=f"Workers in the cluster. Default: as in the policy; without one {USUAL_WORKERS}.",
+    help="Workers in the cluster, or processes of a command. Default: as in the policy; without"
+    f" one {USUAL_WORKERS} workers, or 1 process.",
 )
 @protocols_option(
     None, f"{PROTOCOLS_HELP} Default: as in the policy; without one {USUAL_PROTOCOLS}."

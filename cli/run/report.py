@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from syncswitch.cli import console
 from syncswitch.searcher.search.policy_words import held_text, promise_sentences
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
-from syncswitch.searcher.words import counted
+from syncswitch.searcher.words import capitalized, counted
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import RunConditions, protocol_label, protocol_text
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.uses.summary import is_kept
 from syncswitch.trainers.run.record import is_remarkable
@@ -31,16 +31,22 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
-    """An observer that shows progress bars on a terminal, elsewhere only remarkable events."""
+    """An observer that shows progress bars on a terminal, elsewhere some lines."""
     from syncswitch.trainers.run.record import event_line
     from syncswitch.trainers.trainer import Observer, Verdict
 
     if not sys.stderr.isatty():
+        lines = console.ProgressLines(identity)
 
         class Lines(Observer):
+            def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+                if (line := lines.line(evaluation)) is not None:
+                    console.print_note(line)
+                return Verdict.CONTINUE
+
             def on_event(self, event: RunEvent) -> None:
                 if is_remarkable(event):
-                    console.print_note(event_line(event))
+                    console.print_note(event_line(event, identity.step_noun))
 
         yield Lines()
         return
@@ -59,7 +65,7 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
 
             def on_event(self, event: RunEvent) -> None:
                 if is_remarkable(event):
-                    bars.console.print(event_line(event), markup=False)
+                    bars.console.print(event_line(event, identity.step_noun), markup=False)
 
         yield Bar()
 
@@ -95,7 +101,7 @@ def baseline_of(done: Training) -> Baseline | None:
     """
     policy, record = done.policy, done.record
     spec = record.spec
-    name = spec.identity.first_protocol.upper()
+    name, label = (say(spec.identity.first_protocol) for say in (protocol_text, protocol_label))
     if done.alone_seconds:
         runs = len(done.alone_seconds)
         mean = statistics.fmean(done.alone_seconds)
@@ -110,7 +116,7 @@ def baseline_of(done: Training) -> Baseline | None:
     ):
         estimated = _estimated(record)
         if estimated is not None:
-            source = f"{name} alone, as estimated from the pace of this run's {name} phase"
+            source = f"{name} alone, as estimated from the pace of this run's {label} phase"
             return Baseline(estimated[0], source, estimated[1])
     if policy is not None and policy.baseline_seconds is not None:
         return Baseline(policy.baseline_seconds, f"{name} alone in the search", _LEAST_NOISE)
@@ -150,7 +156,7 @@ def report_as_json(done: Training) -> dict[str, Any]:
 
     policy, record, baseline, target = done.policy, done.record, baseline_of(done), done.target
     identity, guard = record.spec.identity, record.guard or GuardOutcome(record.spec.switch_percent)
-    return {
+    document: dict[str, Any] = {
         "policy": None if policy is None else policy_to_dict(policy),
         "workload": identity.name,
         "fingerprint": identity.fingerprint,
@@ -159,13 +165,9 @@ def report_as_json(done: Training) -> dict[str, Any]:
         "second_protocol": identity.second_protocol,
         "switch_percent": record.spec.switch_percent,
         **identity.decided_by.naming,
-        **identity.decided_by.with_values(
-            {
-                "accuracy": record.converged_accuracy,
-                "final_accuracy": record.final_accuracy,
-                "target_accuracy": None if target is None else target.accuracy,
-            }
-        ),
+        "accuracy": record.converged_accuracy,
+        "final_accuracy": record.final_accuracy,
+        "target_accuracy": None if target is None else target.accuracy,
         "converged": record.converged,
         "reaches_target": _reaches_target(done),
         "target_runs": None if target is None else target.runs,
@@ -191,6 +193,7 @@ def report_as_json(done: Training) -> dict[str, Any]:
         "output_folder": None if done.has_model else str(done.model_path),
         "seed": record.spec.seed,
     }
+    return identity.decided_by.document(document)
 
 
 def _seconds_to_target(done: Training) -> float | None:
@@ -207,26 +210,32 @@ def _reaches_target(done: Training) -> bool | None:
     return is_kept(record.converged_accuracy, record.diverged, done.target, policy.threshold)
 
 
+_STALENESS = "staleness mean (max)"
+
+
 def print_report(done: Training) -> None:
     """Prints a finished run as tables and sentences."""
     policy, record = done.policy, done.record
+    steps = f"{record.spec.identity.step_noun}s"
     console.print_rows(
         [
             [
-                ("phase", phase.protocol.upper()),
-                ("worker-steps", f"{phase.end_worker_step - phase.start_worker_step:,}"),
+                ("phase", protocol_label(phase.protocol)),
+                (steps, f"{phase.end_worker_step - phase.start_worker_step:,}"),
                 ("seconds", f"{phase.seconds:.2f}"),
-                ("worker-steps/s", f"{phase.worker_steps_per_second:,.0f}"),
+                (f"{steps}/s", f"{phase.worker_steps_per_second:,.0f}"),
                 # Replicas have none: nobody else writes to them.
                 (
-                    "staleness mean (max)",
+                    _STALENESS,
                     "-"
                     if phase.mean_staleness is None
                     else f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
                 ),
             ]
             for phase in record.phases
-        ]
+        ],
+        # Nobody knows that of a command.
+        {_STALENESS} if record.spec.identity.is_command else (),
     )
     _print_events(record)
     console.echo()
@@ -239,7 +248,7 @@ def print_report(done: Training) -> None:
         share, usual = policy.kept_share, policy.baseline_kept_share
         share = policy.delivered_share if is_guarded else share
         if share is not None:
-            own, first = "", policy.first_protocol.upper()
+            own, first = "", protocol_text(policy.first_protocol)
             if usual is not None and policy.switch_percent < 100:
                 own = f", and {100 * (1 - usual):.0f} of 100 with {first} alone"
             lost = f"{100 * (1 - share):.0f} of 100 runs with this policy"
@@ -264,21 +273,20 @@ def _time_sentence(done: Training) -> str:
         if abs(speed_up - 1) > baseline.noise
         else f"about as long as {baseline.source}"  # a difference may be chance
     )
-    switch_milliseconds = record.switch_overhead_seconds * 1000
-    return (
-        f"{took}, {compared} ({baseline.seconds:.1f} s); the switch took"
-        f" {switch_milliseconds:.1f} ms."
-    )
+    text = f"{took}, {compared} ({baseline.seconds:.1f} s)"
+    if record.spec.identity.is_command:  # the switch is its own, and not measured
+        return f"{text}."
+    return f"{text}; the switch took {record.switch_overhead_seconds * 1000:.1f} ms."
 
 
 def _outcome(done: Training) -> str:
     policy, record, target = done.policy, done.record, done.target
     identity = record.spec.identity
-    job = f"{identity.name} on {counted(identity.workers, 'worker')}"
+    job = identity.sized_name
     metric = identity.decided_by
     accuracy = f"{metric.name} {metric.text(record.converged_accuracy)}"
     if policy is None:
-        first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
+        first, second = map(protocol_text, (identity.first_protocol, identity.second_protocol))
         percent = record.spec.switch_percent
         how = f"switching from {first} to {second} at {percent:g} %"
         if percent in (0, 100):
@@ -291,7 +299,7 @@ def _outcome(done: Training) -> str:
     if not policy.threshold:
         return (
             f"{job} with policy version {policy.version}: {accuracy}. How much worse later ones may"
-            f" be is measured in {THRESHOLD_RUNS} runs with {policy.first_protocol.upper()} alone."
+            f" be is measured in {THRESHOLD_RUNS} runs without a switch."
         )
     guard, seconds = record.guard, _seconds_to_target(done)
     held = held_text(
@@ -316,8 +324,12 @@ def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
         f"{one.switch_percent:g} % after {one.lost_seconds:.1f} s: {one.alarm}"
         for one in guard.failed
     ]
-    first, held = record.spec.identity.first_protocol.upper(), guard.held_percent
-    last = f"{first} alone did the rest" if held in (None, 100.0) else f"That at {held:g} % held"
+    first, held = protocol_text(record.spec.identity.first_protocol), guard.held_percent
+    last = (
+        f"{capitalized(first)} alone did the rest"
+        if held in (None, 100.0)
+        else f"That at {held:g} % held"
+    )
     went = f"The guard went back to the switch at {'; to that at '.join(tries)}"
     return f"{went}. {last}. That cost {guard.lost_seconds:.1f} s."
 
@@ -349,5 +361,6 @@ def _print_events(record: TrialRecord) -> None:
             ]
             for event in record.events
         ],
+        {"worker"},
         prose="reason",
     )

@@ -55,6 +55,7 @@ from syncswitch.searcher.words import (
     metric_title,
     momentum_text,
     named_text,
+    sentence,
     workers_text,
 )
 from syncswitch.storage.database.engine import open_database
@@ -70,6 +71,7 @@ from syncswitch.storage.policies.registry import (
     import_policies,
 )
 from syncswitch.storage.queries.policies import FieldDifference, policy_differences
+from syncswitch.storage.records.job import protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.spool import spool_beside, take_in
 from syncswitch.storage.uses.store import uses_of
@@ -91,7 +93,8 @@ def policy() -> None:
 def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
     """Prints a policy: its content, how it has done since, and where it comes from."""
     policy = entry.policy
-    print_text(policy_text(policy))
+    workers = workers_text(policy.workers, entry.identity.simulated_cluster)
+    print_text(policy_text(policy, entry.identity))
     if uses.uses:
         print_text(uses_sentence(uses))
     echo()
@@ -101,7 +104,7 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("workload", policy.workload),
         ("fingerprint", policy.fingerprint),
         ("version", f"{policy.version} (aliases: {names})"),
-        ("workers", workers_text(policy.workers, entry.identity.simulated_cluster)),
+        ("processes" if entry.identity.is_command else "workers", workers),
         ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
         ("after the switch", momentum_text(entry.identity.momentum_after_switch)),
         ("switch at", f"{policy.switch_percent:g} %"),
@@ -157,15 +160,15 @@ def print_why(why: Explanation, policy: TimingPolicy) -> None:
         print_text(belief_sentence(why))
         print_rows([belief_cells(why, number, metric) for number in range(len(why.runs))])
         echo()
-    for sentence in why_sentences(why, policy.first_protocol.upper(), metric):
-        print_text(f"- {sentence}")
+    for reason in why_sentences(why, protocol_text(policy.first_protocol), metric):
+        print_text(f"- {reason}")
 
 
 def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:
     """Each run with its trial; `trial_id` is null if it is not in the database."""
     metric = policy.decided_by
     return [
-        {**metric.with_values(asdict(run)), **asdict(trial)}
+        metric.document({**asdict(run), **asdict(trial)})
         for run, trial in zip(policy.evidence, trials, strict=True)
     ]
 
@@ -346,7 +349,7 @@ def diff(
             rows.append([("field", one.field.replace("_", " ")), *values])
         print_rows(rows)
     else:
-        echo(f"{first} and {second} are equal ({a.workload}, {a.cluster})")
+        echo(f"{first} and {second} are equal ({a.workload}, {before.identity.cluster})")
 
 
 def _move(
@@ -393,13 +396,13 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
     if as_json:
         found = None if revision is None else asdict(revision)
         published = None if new is None else policy_to_dict(new)
-        print_json({"revision": found, "policy": published, "uses": uses_as_json(summary)})
+        document = {"revision": found, "policy": published, "uses": uses_as_json(summary)}
+        print_json(policy.decided_by.document(document))
         return
     if revision is None or new is None:
         print_text(f"{policy.workload}: version {policy.version} stays. {uses_sentence(summary)}")
         return
-    words = revision.why
-    print_text(f"{words[0].upper()}{words[1:]}.")
+    print_text(sentence(revision.why))
     print_text(f"{new.workload}: current is version {new.version} (was {policy.version})")
 
 
@@ -423,7 +426,7 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         digest, rule = entry.identity.simulated_cluster, entry.identity.momentum_after_switch
         more = {"simulated_cluster": digest, "momentum_after_switch": rule}
         known = {name: value for name, value in more.items() if value is not None}
-        print_json({**policy_to_dict(entry.policy), **known})
+        print_json(entry.policy.decided_by.document({**policy_to_dict(entry.policy), **known}))
     else:
         print_policy(entry, uses)
     return None
@@ -477,7 +480,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         from syncswitch.searcher.search.explanation import why_as_json
 
         evidence = evidence_as_json(chosen, trials)
-        more = {} if why is None else {"why": why_as_json(why)}
+        more = {} if why is None else {"why": chosen.decided_by.document(why_as_json(why))}
         print_json(
             {**_entry_as_json(entry), "evidence": evidence, "uses": uses_as_json(uses), **more}
         )
@@ -490,7 +493,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
 
 def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
     return {
-        **entry.policy.decided_by.with_values(policy_to_dict(entry.policy)),
+        **entry.policy.decided_by.document(policy_to_dict(entry.policy)),
         "aliases": list(entry.aliases),
         "imported_at": entry.imported_at,
         "simulated_cluster": entry.identity.simulated_cluster,
@@ -500,7 +503,10 @@ def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
 
 def _cells(entry: PolicyEntry, title: str, *, has_rules: bool) -> Row:
     found, metric, kept = entry.policy, entry.policy.decided_by, NONE
-    workers = workers_text(found.workers, entry.identity.simulated_cluster)
+    found_on = entry.identity.pair
+    if not entry.identity.is_command or found.workers > 1:
+        workers = workers_text(found.workers, entry.identity.simulated_cluster)
+        found_on = f"{workers} {found_on}"
     # Of a policy that is used as intended.
     share = found.delivered_share if found.is_for_guard else found.kept_share
     if share is not None:
@@ -508,7 +514,7 @@ def _cells(entry: PolicyEntry, title: str, *, has_rules: bool) -> Row:
     return [
         ("workload", f"{found.workload} [{found.fingerprint[:8]}]"),
         ("version", " ".join([str(found.version), *entry.aliases])),
-        ("cluster", f"{workers} {found.first_protocol},{found.second_protocol}"),
+        ("cluster", found_on),
         *([("momentum", entry.identity.momentum_after_switch or NONE)] if has_rules else []),
         ("switch at", f"{found.switch_percent:g} %"),
         (title, named_text(accuracy_text(found.mean_accuracy, metric), metric, title)),

@@ -23,11 +23,14 @@ from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
     counted,
+    duration_text,
     momentum_text,
     run_conditions_text,
+    trainings_text,
     workers_text,
 )
 from syncswitch.storage.errors import SyncSwitchError
+from syncswitch.storage.records.job import protocol_label
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
@@ -129,10 +132,9 @@ def _parted(
 def _document(search: SearchStatus) -> dict[str, Any]:
     """A search as a document for JSON."""
     policy, metric = search.policy, search.decided_by
-    content = metric.with_values(dataclasses.asdict(search)) | metric.naming
-    del content["conditions"], content["policy"], content["decided_by"]
-    for rows in ("switch_points", "in_flight"):
-        content[rows] = [metric.with_values(row) for row in content[rows]]
+    content = metric.document(dataclasses.asdict(search)) | metric.naming
+    for name in ("conditions", "policy", "decided_by", "cluster"):
+        del content[name]
     content["uses"] = search.uses and uses_as_json(search.uses)
     return {
         **content,
@@ -170,9 +172,8 @@ def overview(
 
 def _details(search: SearchStatus) -> Group:
     """A search in full: its job and progress, its runs, its cost, its switch points."""
-    workers = workers_text(search.workers, search.simulated_cluster)
-    pair, metric = f"{search.first_protocol},{search.second_protocol}", search.decided_by
-    heading = Text(f"{search.workload}, {workers} workers, {pair}", style="bold")
+    metric = search.decided_by
+    heading = Text(f"{search.workload}, {search.cluster}", style="bold")
     under, rule = run_conditions_text(search.conditions), search.momentum_after_switch
     heading.append(f", {momentum_text(rule)}" if rule else "", "not bold")
     heading.append("" if metric == Metric() else f", by {metric.axis_title}", "not bold")
@@ -236,12 +237,11 @@ def _promised(policy: TimingPolicy) -> str:
 
 def _outlook(search: SearchStatus) -> Text:
     """The cost so far, and the cost to come."""
-    trainings = f" {search.first_protocol.upper()} trainings"
     spent = "cost so far unknown"
     if search.cost is not None:
-        spent = f"cost so far {search.cost:.1f}{trainings}"
+        spent = f"cost so far {trainings_text(search.cost, search.first_protocol)}"
     if search.wall_seconds:
-        spent += f", in {_duration(search.wall_seconds)}"
+        spent += f", in {duration_text(search.wall_seconds)}"
     rest, to_come = search.rest, ""
     if rest is not None:
         to_come = (
@@ -249,7 +249,7 @@ def _outlook(search: SearchStatus) -> Text:
             f" in {counted(round(rest.runs), 'run')}"
         )
         if search.remaining_wall_seconds is not None:
-            to_come += f", about {_duration(search.remaining_wall_seconds)}"
+            to_come += f", about {duration_text(search.remaining_wall_seconds)}"
     elif search.state == "running" and search.open_percent is not None and not search.most_runs:
         to_come = "\nthe cost to come is estimated after three runs"
     return Text(spent + to_come)
@@ -267,7 +267,7 @@ def _run_table(search: SearchStatus) -> Table:
             f"{run.switch_percent:g} %, run {run.replicate + 1}",
             f"{_bar(share, 10)} {_percent(share)}",
             accuracy_text(run.accuracy, search.decided_by),
-            "-" if left is None else _duration(left),
+            "-" if left is None else duration_text(left),
             Text(f"stale: {who} is dead" if is_stale else maker, no_wrap=True, overflow="ellipsis"),
             style="red" if is_stale else None,
         )
@@ -286,7 +286,8 @@ def _switch_point_table(search: SearchStatus) -> Table:
             continue
         spread = one.standard_deviation
         cells = [
-            f"{one.switch_percent:g} %" + (f" ({search.first_protocol.upper()})" * is_baseline),
+            f"{one.switch_percent:g} %"
+            + (f" ({protocol_label(search.first_protocol)})" * is_baseline),
             f"{one.runs}" + (f" + {one.in_flight_runs}" if one.in_flight_runs else ""),
             f"{one.diverged_runs} diverged"
             if one.diverged_runs
@@ -350,11 +351,3 @@ def _bar(share: float, width: int, rest: str = "░") -> str:
     halves = round(2 * width * min(1.0, max(0.0, share)))
     full = "█" * (halves // 2) + "▌" * (halves % 2)
     return full + rest * (width - len(full))
-
-
-def _duration(seconds: float) -> str:
-    """A duration for people, such as `45 s`, `12 min` or `3 h 20 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

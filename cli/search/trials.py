@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -37,8 +38,10 @@ from syncswitch.searcher.words import (
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
+from syncswitch.storage.records.job import protocol_label
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.choice import TrialChoice
 from syncswitch.storage.trials.store import TrialStore
@@ -148,7 +151,7 @@ def _document(trial: StoredTrial) -> dict[str, Any]:
     """All fields of a trial, with its present state."""
     known = dataclasses.asdict(trial)
     del known["failed"]  # their number is told
-    return {**known, "state": state_of(trial), "end": trial.end}
+    return metric_of(trial).document({**known, "state": state_of(trial), "end": trial.end})
 
 
 def _cells(trial: StoredTrial, metric: Metric, title: str) -> Row:
@@ -193,7 +196,7 @@ def _print_events(database: Database, choice: TrialChoice, nothing: str) -> None
             [
                 ("event", row.kind),
                 ("worker", value_text(row.worker, "d")),
-                ("worker-step", str(row.worker_step)),
+                ("at step", str(row.worker_step)),
                 ("seconds", f"{row.elapsed_seconds:.1f}"),
                 ("took", NONE if row.seconds is None else f"{row.seconds:.2f} s"),
                 ("reason", row.reason),
@@ -219,15 +222,18 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
     """
     with open_database(storage_url, create=False) as database:
         found = switch_point_statistics(database, workload=selector_of(reference))
+        registry = PolicyRegistry(database)
+        jobs = {one.fingerprint: registry.workload(one.fingerprint) for one in found}
+    clusters = {name: job.identity.cluster for name, job in jobs.items() if job is not None}
     if as_json:
-        print_json([dataclasses.asdict(switch_point) for switch_point in found])
+        print_json([metric_of(one).document(dataclasses.asdict(one)) for one in found])
     elif not found:
         echo(nothing_found(reference, "completed run"))
     else:
-        _print_switch_points(found)
+        _print_switch_points(found, clusters)
 
 
-def _print_switch_points(found: list[SwitchPointStatistics]) -> None:
+def _print_switch_points(found: list[SwitchPointStatistics], clusters: Mapping[str, str]) -> None:
     """Prints one table per workload, cluster and conditions."""
 
     def shared(one: SwitchPointStatistics) -> tuple[str, str]:
@@ -236,17 +242,15 @@ def _print_switch_points(found: list[SwitchPointStatistics]) -> None:
     for number, ((fingerprint, conditions), group) in enumerate(groupby(found, key=shared)):
         first, *others = group
         echo(
-            "\n"
-            * bool(number)
-            + f"{first.workload}, {workers_text(first.workers, first.simulated_cluster)} workers,"
-            f" {first.first_protocol},{first.second_protocol} [{fingerprint[:12]}]"
+            "\n" * bool(number)
+            + f"{first.workload}, {clusters[fingerprint]} [{fingerprint[:12]}]"
             + (f", {conditions}" if conditions else "")
         )
         print_rows([_switch_point_cells(one) for one in (first, *others)], {"stopped"})
 
 
 def _switch_point_cells(one: SwitchPointStatistics) -> Row:
-    name = f" ({one.first_protocol.upper()})" if one.candidate_percent == 100 else ""
+    name = f" ({protocol_label(one.first_protocol)})" if one.candidate_percent == 100 else ""
     accuracy = accuracy_interval(
         one.mean_accuracy, one.lower_accuracy, one.upper_accuracy, metric_of(one)
     )

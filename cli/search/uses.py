@@ -12,6 +12,7 @@ from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.rows import (
     chosen_format,
+    metric_of,
     optional_workload,
     output_option,
     print_newest,
@@ -75,7 +76,7 @@ def list_uses(
     texts = (
         tables.csv_text("uses", [list(map(dataclasses.astuple, found))])
         if kind == "csv"
-        else tables.json_text(map(dataclasses.asdict, found))
+        else tables.json_text(metric_of(one).document(dataclasses.asdict(one)) for one in found)
     )
     write_rows("uses", output, lambda file: tables.write_text(file, texts))
 

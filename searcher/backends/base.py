@@ -87,6 +87,19 @@ def option(flag: str, help: str, type: type = str, *, default: Any = None, **mor
 
 
 @dataclass(frozen=True)
+class UserCommand:
+    """How a training command is given to `syncswitch-run`, and how it is run by itself.
+
+    Attributes:
+        options: The options of `syncswitch-run` that describe it.
+        alone: Returns the command line with a policy.
+    """
+
+    options: tuple[str, ...]
+    alone: Callable[[TimingPolicy], str]
+
+
+@dataclass(frozen=True)
 class Job:
     """The training side of a search.
 
@@ -98,7 +111,7 @@ class Job:
         can_fork: Whether a run can start from the checkpoint of another.
         can_go_back: Whether a guarded run can go back to its switch, instead of to its beginning.
         switch_points: The switch points of recorded runs; None if any can be run.
-        command_with: Returns the user's own command with a policy; None if `syncswitch-run` trains.
+        command: The user's training command; None for a workload.
         profile: The user's name for the profile of a simulated cluster; None for a real one.
         recordings_url: Database of the recorded runs that answer; None if runs are made.
         note: What the user should know beforehand; None for nothing.
@@ -111,7 +124,7 @@ class Job:
     can_fork: bool = True
     can_go_back: bool = True
     switch_points: tuple[float, ...] | None = None
-    command_with: Callable[[TimingPolicy], str] | None = None
+    command: UserCommand | None = None
     profile: str | None = None
     recordings_url: str | None = None
     note: str | None = None

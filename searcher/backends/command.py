@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
+from syncswitch.searcher.backends.base import (
+    Job,
+    JobRequest,
+    TrainerChoice,
+    UserCommand,
+    option,
+)
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.metric import GOALS
@@ -145,6 +152,18 @@ class UsersCommand(TrainerChoice):
         """The job of the command of this name."""
         return self.command_job(workload, workers, protocols).identity
 
+    def _given_options(self, request: JobRequest) -> Iterator[str]:
+        """The options with which `syncswitch-run` trains the same job."""
+        yield from ("--trainer", self.name)
+        for field, one in self.options().items():
+            value = getattr(self, field)
+            if value != one.default:
+                yield from (one.flag, f"{value:g}" if isinstance(value, float) else str(value))
+        if request.size != self.default_workers:
+            yield from ("--workers", str(request.size))
+        if request.protocols != self.pair(None):
+            yield from ("--protocols", ",".join(request.protocols))
+
     @override
     def job(self, request: JobRequest) -> Job:
         """Returns the job; the request's workload is a name for it."""
@@ -163,6 +182,9 @@ class UsersCommand(TrainerChoice):
             reference=job.name,
             can_fork=False,
             can_go_back=job.template.can_go_back,
-            command_with=lambda policy: command_with_policy(job, policy.switch_percent),
+            command=UserCommand(
+                tuple(self._given_options(request)),
+                lambda policy: command_with_policy(job, policy.switch_percent),
+            ),
             note=None if job.template.names_switch or "plan" in job.template.names else note,
         )

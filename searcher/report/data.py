@@ -24,7 +24,12 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.queries.policies import PolicyUseFacts, use_facts
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
-from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
+from syncswitch.storage.records.job import (
+    RunConditions,
+    SearchInfo,
+    WorkloadIdentity,
+    protocol_text,
+)
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
@@ -224,13 +229,13 @@ class ReportData:
 
     @property
     def first(self) -> str:
-        """The first protocol in capitals."""
-        return self.identity.first_protocol.upper()
+        """The first protocol in sentences."""
+        return protocol_text(self.identity.first_protocol)
 
     @property
     def second(self) -> str:
-        """The second protocol in capitals."""
-        return self.identity.second_protocol.upper()
+        """The second protocol in sentences."""
+        return protocol_text(self.identity.second_protocol)
 
     @property
     def answer(self) -> TimingPolicy | None:
@@ -292,7 +297,7 @@ class ReportData:
         alone = None if self.baseline is None else self.baseline.accuracy
         if alone is None or not self.identity.decided_by.has_usual_threshold:
             return None
-        origin = "mean of the first protocol alone, and the loss a search allows by default"
+        origin = f"mean of {self.first} alone, and the loss a search allows by default"
         return Acceptance(alone.value, USUAL_THRESHOLD, origin)
 
     @property

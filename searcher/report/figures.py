@@ -27,7 +27,7 @@ from syncswitch.searcher.report.drawing import (
     literal,
 )
 from syncswitch.searcher.speed_up import Estimate
-from syncswitch.searcher.words import UNJUDGED, counted, percent_text
+from syncswitch.searcher.words import UNJUDGED, capitalized, counted, percent_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -401,4 +401,4 @@ def _draw_diverged(axes: Any, places: Sequence[float]) -> None:
 
 
 def _named(metric: Metric) -> str:
-    return f"{metric.name[:1].upper()}{metric.name[1:]}"
+    return capitalized(metric.name)

@@ -28,6 +28,7 @@ from syncswitch.searcher.words import (
     NONE,
     UNJUDGED,
     accuracy_text,
+    capitalized,
     counted,
     momentum_text,
     percent_text,
@@ -49,7 +50,10 @@ def headline(data: ReportData) -> str:
     name = data.identity.name
     if data.answer is not None:
         uses = data.use_summaries[data.answer.version]
-        said = [policy_sentences(data.answer), *([uses_sentence(uses)] if uses.uses else [])]
+        said = [
+            policy_sentences(data.answer, data.identity),
+            *([uses_sentence(uses)] if uses.uses else []),
+        ]
         return " ".join(said)  # the figures below it give the promise
     if data.search is None:
         complete = sum(run.is_complete for run in data.runs)
@@ -88,7 +92,7 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
     if data.cost is not None and data.cost.bsp_multiples is not None:
         about = "about " if data.cost.baseline_is_estimated else ""
         so_far = "" if data.is_found_here else " so far"
-        words = f"{data.first} trainings: the cost of the search{so_far}"
+        words = f"trainings with {data.first} alone: the cost of the search{so_far}"
         figures.append((f"{about}{data.cost.bsp_multiples:.1f}", words))
     recurrences = data.recurrences_to_pay_back
     if recurrences is not None:
@@ -232,10 +236,10 @@ def job_facts(data: ReportData) -> list[tuple[str, str]]:
         ("workload", job.name),
         ("loaded from", data.reference),
         ("fingerprint", job.fingerprint),
-        ("cluster", job.cluster.partition(",")[0]),
+        ("cluster", job.size),
         ("protocols", job.pair),
         ("after the switch", momentum_text(job.momentum_after_switch)),
-        ("length", f"{job.total_worker_steps:,} worker-steps"),
+        ("length", job.length),
         ("data set", job.data_set),
         ("model", job.model),
         ("loss", job.loss),
@@ -245,7 +249,7 @@ def job_facts(data: ReportData) -> list[tuple[str, str]]:
         ("decays", "; ".join(decays) or None),
         ("compared by", job.decided_by.axis_title),
         ("that is", None if job.metric == job.decided_by.name else job.metric),
-        ("evaluated every", None if interval is None else f"{interval:,} worker-steps"),
+        ("evaluated every", None if interval is None else f"{interval:,} {job.step_noun}s"),
         ("conditions", run_conditions_text(data.conditions) or None),
         ("software", ", ".join(f"{n} {v}" for n, v in sorted(data.software.items())) or None),
     ]
@@ -255,7 +259,7 @@ def job_facts(data: ReportData) -> list[tuple[str, str]]:
 _COMMAND = "command"
 # Options that nobody recorded, so a search has to be given them again.
 _OWN_OPTIONS = {
-    _COMMAND: "--command, --total-steps and what else the command needs",
+    _COMMAND: "--command, and how its results are read",
     REPLAY: "--recordings",
 }
 _OTHER_OPTIONS = "options of the trainer itself, such as --profile or --launcher"
@@ -330,7 +334,7 @@ def page_of(data: ReportData) -> str:
 def sections_of(data: ReportData) -> list[Section]:
     """The sections with a figure, in the order of the page."""
     metric = data.identity.decided_by
-    accuracy = f"{metric.name[:1].upper()}{metric.name[1:]}"
+    accuracy = capitalized(metric.name)
     why = why_sentences(data.why, data.first, metric) if data.why is not None else []
     switch_mark = "The mark on a thick line is its switch."
     makers: dict[tuple[str, str], tuple[Callable[[ReportData], Drawing], Callable[..., str]]] = {
@@ -368,9 +372,10 @@ def _use(data: ReportData) -> tuple[str, str] | None:
     version = None if CURRENT in data.policy.aliases else policy.version
     line_words = use_words(job, data.reference, data.reference, version, data.conditions)
     line = _line(line_words, data)
-    if data.search is not None and data.search.trainer == _COMMAND:
+    if job.is_command:
         step = percent_to_worker_steps(policy.switch_percent, job.total_worker_steps)
-        return f"Give your training command switch step {step:,}. The policy as a file:", line
+        own = f"give again what is not recorded ({_OWN_OPTIONS[_COMMAND]})"
+        return f"Train with it, which switches at step {step:,}; {own}:", line
     if job.simulated_cluster is not None:
         begin = "A simulated cluster found it. The first guarded run on a real one begins from it"
         return f"{begin}; to compare before that:", line

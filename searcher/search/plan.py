@@ -111,7 +111,6 @@ def steps_of(job: WorkloadIdentity | TimingPolicy) -> Callable[[float], int]:
 
 def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
     """Returns a warning if the job is too short to tell switch points apart."""
-    total = identity.total_worker_steps
     size, step_of = (
         round_worker_steps(identity.first_protocol, identity.workers),
         steps_of(identity),
@@ -123,11 +122,11 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
     if same is None:
         return None
     step, found = same
+    of_round = "" if size == 1 else f", as a round has {size:,}"
     listed = " and ".join(f"{percent:g}" for percent in sorted(found))
     return (
-        f"{listed} % of this job's {total:,} worker-steps are one switch, after {step:,}, as a"
-        f" round has {size:,}: the search could not tell them apart; give fewer --settings, or a"
-        " longer job"
+        f"{listed} % of this job's {identity.length} are one switch, after {step:,}{of_round}: the"
+        " search could not tell them apart; give fewer --settings, or a longer job"
     )
 
 

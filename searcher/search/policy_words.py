@@ -9,8 +9,9 @@ from typing import Any
 
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
-from syncswitch.searcher.words import NONE, counted
+from syncswitch.searcher.words import NONE, capitalized, counted, sentence
 from syncswitch.storage.records.guard import Target
+from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -20,32 +21,36 @@ from syncswitch.storage.uses.summary import Drift, UseSummary, is_kept
 _LEAST_SPREAD = 2  # runs that say anything of how much they differ
 
 
-def policy_text(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
+def policy_text(
+    policy: TimingPolicy, identity: WorkloadIdentity, baseline_seconds: float | None = None
+) -> str:
     """Returns the policy in sentences: its switch, its gain, what was measured, its promise."""
-    parts = (policy_sentences(policy, baseline_seconds), promise_sentences(policy))
+    parts = (policy_sentences(policy, identity, baseline_seconds), promise_sentences(policy))
     return " ".join(filter(None, parts))
 
 
-def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
+def policy_sentences(
+    policy: TimingPolicy, identity: WorkloadIdentity, baseline_seconds: float | None = None
+) -> str:
     """Returns the policy's switch, its gain, and what was measured."""
-    first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
-    train, steps = f"Train {policy.workload} with {first}", f"{policy.total_worker_steps:,}"
+    first, second = map(protocol_text, (policy.first_protocol, policy.second_protocol))
+    train = f"Train {policy.workload} with {first}"
     if policy.switch_percent >= BASELINE_PERCENT:
         why = policy.reason or f"no switch to {second} that was tried keeps the accuracy"
-        return f"{train} for all of its {steps} worker-steps: {why}. {_measured(policy)}"
+        return f"{train} for all of its {identity.length}: {why}. {_measured(policy)}"
     gain = _gain(speed_up_of(policy, baseline_seconds), first)
     if policy.switch_percent == 0:
         start = f"Train {policy.workload} with {second} from the start"
-        return f"{start}, for all of its {steps} worker-steps. {gain}{_measured(policy)}"
+        return f"{start}, for all of its {identity.length}. {gain}{_measured(policy)}"
     return (
-        f"{train} for the first {policy.switch_percent:g} % of its {steps} worker-steps, then with"
+        f"{train} for the first {policy.switch_percent:g} % of its {identity.length}, then with"
         f" {second}. {gain}{_measured(policy)}"
     )
 
 
 def promise_sentences(policy: TimingPolicy) -> str:
     """Returns what to expect of later runs, and how certain that is; empty if unknown."""
-    first, metric = policy.first_protocol.upper(), policy.decided_by
+    first, metric = protocol_text(policy.first_protocol), policy.decided_by
     within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
     usual = policy.baseline_kept_share
     if policy.target_accuracy is None:
@@ -136,7 +141,7 @@ def kept_text(policy: TimingPolicy) -> str | None:
     """Returns the promise in a few words, for tables; None if there is none."""
     if policy.kept_share is None:
         return None
-    usual, first = policy.baseline_kept_share, policy.first_protocol.upper()
+    usual, first = policy.baseline_kept_share, protocol_text(policy.first_protocol)
     share, what = policy.kept_share, "runs"
     others = [] if usual is None else [f"{_of_100(usual)} with {first} alone"]
     if policy.is_for_guard and policy.delivered_share is not None:
@@ -155,7 +160,7 @@ def expected_time_text(policy: TimingPolicy) -> str | None:
     """Returns the expected time for tables, for example `0.41 of the time of BSP alone`."""
     if policy.expected_time is None:
         return None
-    return f"{policy.expected_time:.2f} of the time of {policy.first_protocol.upper()} alone"
+    return f"{policy.expected_time:.2f} of the time of {protocol_text(policy.first_protocol)} alone"
 
 
 def sure_text(probability: float) -> str:
@@ -206,12 +211,13 @@ def _measured(policy: TimingPolicy) -> str:
         reached = ""
         if policy.mean_accuracy is not None:
             reached = f"It reached {metric.with_article} of {metric.text(policy.mean_accuracy)}. "
-        first = policy.first_protocol.upper()
+        first = protocol_text(policy.first_protocol)
         return f"{reached}No target is measured: {first} alone has not trained this job."
     target = f"The target is {metric.text(policy.target_accuracy)}"
     if accuracies:
         mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
-        target = f"{policy.first_protocol.upper()} alone reached {metric.text(mean)} ({runs})"
+        first = capitalized(protocol_text(policy.first_protocol))
+        target = f"{first} alone reached {metric.text(mean)} ({runs})"
     if not policy.threshold:
         return f"{target}; how much worse is accepted is measured in {THRESHOLD_RUNS} runs."
     worse = "more" if metric.is_less_better else "less"
@@ -254,8 +260,7 @@ def drift_text(drift: Drift) -> str:
 
 def uses_sentence(summary: UseSummary) -> str:
     """`uses_text` as a sentence."""
-    text = uses_text(summary)
-    return f"{text[0].upper()}{text[1:]}."
+    return sentence(uses_text(summary))
 
 
 def uses_as_json(summary: UseSummary) -> dict[str, Any]:

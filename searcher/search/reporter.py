@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.base import SearchProgress, Strategy
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
-
-_ACCURACY = Metric()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +21,8 @@ class ReportedTrial:
     switch_percent: float
     repeat: int
     repeats: int | None
-    total_worker_steps: int
-    first_protocol: str
+    identity: WorkloadIdentity
     is_speculative: bool = False
-    metric: Metric = _ACCURACY
 
 
 class Reporter:

@@ -497,7 +497,7 @@ class TrialObserver(Observer):
 
     def _fails(self, newest: Evaluation) -> bool:
         """Asks the guard, except at the end of the run, whose last test is its result."""
-        if self._guard is None or newest.worker_step >= self._trial.total_worker_steps:
+        if self._guard is None or newest.worker_step >= self._spec.identity.total_worker_steps:
             return False
         reason = self._guard.alarm(self._evaluations, self._switch_worker_step)
         if reason is None:
@@ -557,8 +557,8 @@ def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -
     metric = identity.decided_by
     return (
         f"{metric.name} was {metric.text(evaluations[-1].accuracy)} in all {len(evaluations)} tests"
-        " of half a run: a search cannot tell switch points apart by what never moves; check the"
-        " metric, the labels and the learning rate"
+        " of half a run, so switch points cannot be compared: check the metric, the labels and the"
+        " learning rate"
     )
 
 
@@ -718,15 +718,15 @@ class TrialLoop(ABC, Generic[_Answer]):
                 self._away_since = now
                 self.reporter.on_database_away(patience.restart_seconds)
             elif now - self._away_since >= patience.restart_seconds:
-                gave_up = f"{now - self._away_since:.0f} s without the database: {error}"
+                gave_up = f"{now - self._away_since:.0f} s without the database"
         else:
             self._failures_in_a_row += 1
             if self._failures_in_a_row >= patience.attempts:
-                gave_up = f"{self._failures_in_a_row} failures in a row, the last one: {error}"
+                gave_up = f"{self._failures_in_a_row} failures in a row"
         if gave_up is not None:
             raise RetryableError(
-                f"gave up after {gave_up};"
-                " the runs made so far are kept, and the same command goes on from them"
+                f"gave up after {gave_up} (the runs made so far are kept, and the same command goes"
+                f" on from them): {error}"
             ) from error
         time.sleep(patience.retry_seconds)
 
@@ -759,10 +759,8 @@ class TrialLoop(ABC, Generic[_Answer]):
             switch_percent=claim.switch_percent,
             repeat=claim.replicate + 1,
             repeats=self.strategy.runs_at(claim.switch_percent),
-            total_worker_steps=self._identity.total_worker_steps,
-            first_protocol=self._identity.first_protocol,
+            identity=self._identity,
             is_speculative=claim.is_speculative,
-            metric=self._identity.decided_by,
         )
         self.reporter.on_run(trial)
         try:

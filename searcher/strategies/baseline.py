@@ -23,8 +23,8 @@ def check_baseline(runs: Iterable[Observation]) -> None:
     diverged = sum(run.diverged for run in runs)
     if diverged >= _DIVERGED_BASELINES and 2 * diverged > len(runs):
         raise UserError(
-            f"{diverged} of {len(runs)} runs of the first protocol alone diverged, so there is no"
-            " accuracy to compare with: lower the learning rate, or use fewer workers"
+            f"{diverged} of {len(runs)} runs without a switch diverged, so there is nothing to"
+            " compare with: lower the learning rate of the training, or use fewer workers"
         )
 
 
@@ -65,7 +65,7 @@ def measured_threshold(
     deviation = statistics.stdev(known)
     if deviation <= ROUNDING * max(1.0, *map(abs, known)):
         raise UserError(
-            f"{THRESHOLD_RUNS} runs of the first protocol alone measured the same, so they do not"
+            f"{THRESHOLD_RUNS} runs without a switch measured the same, so they do not"
             " say how much worse a run may be: give --threshold"
         )
     threshold = float(f"{_DEVIATIONS * deviation:.2g}")

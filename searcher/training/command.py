@@ -18,6 +18,7 @@ from syncswitch.searcher.training.uses import Tell, UsesHome
 from syncswitch.storage.errors import FatalError, RetryableError
 from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.trainers.command.reports import RepeatedOutput
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.run.tensorboard import watched_aside
 from syncswitch.trainers.trainer import Observer
@@ -99,11 +100,13 @@ def _trained(
     runner: CommandTrainer, spec: TrialSpec, observer: Observer, can_resume: bool, tell: Tell
 ) -> TrialRecord:
     """Trains, and again from the last checkpoint where a command that can do so has failed."""
+    failures = RepeatedOutput()
     for left in reversed(range(_ATTEMPTS if can_resume else 1)):
         try:
             return runner.train(spec, observer)
         except RetryableError as error:
+            message = failures.told(str(error))
             if not left:
-                raise
-            tell(f"{error}; it is run again, from the checkpoint that it has left")
+                raise RetryableError(message) from error
+            tell(f"it is run again, from the checkpoint that it has left: {message}")
     raise AssertionError("the last attempt returns or raises")

@@ -21,7 +21,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.records.unmeasured import (
@@ -154,7 +154,10 @@ def chosen_by_policy(
     if learns is not None and holds_nothing(home.url):
         return chosen_by_learning(wanted, learns, goes_back)
     known = known_policies(selection, home.url)
-    candidates = selection.meant(known)
+    meant = selection
+    if isinstance(trainer, UsersCommand):  # what differs of another job's policy is said
+        meant = replace(selection, workers=None, protocols=None)
+    candidates = meant.meant(known)
     elsewhere = replace(selection, cluster=None).meant(known)
     is_real = trainer.simulated_cluster is None
     if not candidates and learns is not None:
@@ -208,7 +211,13 @@ def _exact(
         if identity.fingerprint == entry.policy.fingerprint:
             return entry.policy, identity
     policy, reference = candidates[0].policy, wanted.reference
-    search = replace(wanted.selection, workers=policy.workers).search
+    search = replace(wanted.selection, workers=identity.workers).search
+    if identity.is_command:
+        found = min((_differences(one.identity, wanted) for one in candidates), key=len)
+        raise PolicyError(
+            f"policy {wanted.choice!r} of {reference!r} is for {', and for '.join(found)}; find its"
+            f" own with: {search}"
+        )
     raise PolicyError(
         f"policy {wanted.choice!r} is for workload {policy.workload!r} as it was with "
         f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
@@ -218,9 +227,10 @@ def _exact(
 
 
 def _job_like(job: WorkloadIdentity, wanted: Wanted, workload: Any) -> WorkloadIdentity:
-    """The wanted job on as many workers and with the protocols of another one."""
-    pair = (job.first_protocol, job.second_protocol)
-    return _checked(wanted, wanted.trainer.identity(workload, job.workers, pair))
+    """The wanted job, with workers and protocols of another one where it is not said."""
+    pair = wanted.pair or (job.first_protocol, job.second_protocol)
+    workers = wanted.workers or job.workers
+    return _checked(wanted, wanted.trainer.identity(workload, workers, pair))
 
 
 def _checked(wanted: Wanted, identity: WorkloadIdentity) -> WorkloadIdentity:
@@ -228,6 +238,22 @@ def _checked(wanted: Wanted, identity: WorkloadIdentity) -> WorkloadIdentity:
     if wanted.threshold is not None:
         check_threshold(wanted.threshold, identity.decided_by.accuracies)
     return identity
+
+
+def _differences(job: WorkloadIdentity, wanted: Wanted) -> list[str]:
+    """What differs between the job of a command and the wanted one."""
+    here = _job_like(job, wanted, wanted.reference)
+    metrics = [one.decided_by.axis_title for one in (job, here)]
+    compared = (
+        ("--total-steps", job.length, here.length),
+        ("--workers", job.size, here.size),
+        ("--protocols", job.pair, here.pair),
+        ("--metric-name, --metric-goal, --metric-unit", *metrics),
+    )
+    found = [f"{there}, not {own} ({flag})" for flag, there, own in compared if there != own]
+    if job.model != here.model:
+        found.append("a --command of other words")
+    return found
 
 
 def _begun(wanted: Wanted, found: Sequence[PolicyEntry], uses: int) -> Chosen | None:
@@ -280,7 +306,7 @@ def _learning(
 
 def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
     """A line on how a run that learns trains."""
-    first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
+    first, second = map(protocol_text, (identity.first_protocol, identity.second_protocol))
     policy, percent, found = planned.policy, planned.switch_percent, planned.begins_from
     begin, is_switch = f"this run, with seed {seed},", percent < BASELINE_PERCENT
     if found is not None:
@@ -305,7 +331,7 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
 
 def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Decided) -> str:
     """What a run does while no target is measured and why, and what nobody knows."""
-    first, left = identity.first_protocol.upper(), planned.uses_left
+    first, left = protocol_text(identity.first_protocol), planned.uses_left
     threshold = planned.band.threshold if planned.band is not None else 0.0
     if planned.switch_percent >= BASELINE_PERCENT:
         measures = "it measures the target"

@@ -31,6 +31,7 @@ from syncswitch.storage.records.job import (
     RunConditions,
     SearchInfo,
     WorkloadIdentity,
+    protocol_text,
 )
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.policy import TimingPolicy
@@ -495,7 +496,7 @@ def _put_policies(
             continue
         run_id, folder = run_ids[f"search {policy.study}"], f"policy-{policy.version}"
         client.log_text(run_id, policy_text(policy, workload), f"{folder}/policy.json")
-        first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
+        first, second = map(protocol_text, (policy.first_protocol, policy.second_protocol))
         made = client.create_model_version(
             model,
             f"runs:/{run_id}/{folder}",
@@ -506,7 +507,7 @@ def _put_policies(
                 "syncswitch.study": policy.study,
             },
             description=f"{first} for the first {policy.switch_percent:g} % of"
-            f" {policy.total_worker_steps:,} worker-steps, then {second}",
+            f" {workload.identity.length}, then {second}",
             await_creation_for=None,
         )
         numbers[policy.version] = str(made.version)

@@ -114,11 +114,38 @@ class WorkloadIdentity:
         }
 
     @property
+    def is_command(self) -> bool:
+        """Whether a training command makes its runs: nobody else knows its data and batches."""
+        return self.model is not None and self.data_set is None and self.batch_size is None
+
+    @property
+    def step_noun(self) -> str:
+        """The noun for its steps: a command counts its own, a cluster those of each worker."""
+        return "step" if self.is_command else "worker-step"
+
+    @property
+    def length(self) -> str:
+        """Its length, for example `4,000 worker-steps`."""
+        return f"{self.total_worker_steps:,} {self.step_noun}s"
+
+    @property
+    def size(self) -> str:
+        """Size and kind of its cluster, for example `4 simulated workers`, `2 processes`."""
+        if self.is_command:
+            return f"{self.workers} process{'' if self.workers == 1 else 'es'}"
+        kind = "" if self.simulated_cluster is None else "simulated "
+        return f"{self.workers} {kind}worker{'' if self.workers == 1 else 's'}"
+
+    @property
+    def sized_name(self) -> str:
+        """Name and size, for example `digits on 4 workers`; not that of a single process."""
+        is_single = self.is_command and self.workers == 1
+        return self.name if is_single else f"{self.name} on {self.size}"
+
+    @property
     def cluster(self) -> str:
         """Size, kind and protocols, for example `4 simulated workers, bsp,asp`."""
-        kind = "" if self.simulated_cluster is None else "simulated "
-        noun = "worker" if self.workers == 1 else "workers"
-        return f"{self.workers} {kind}{noun}, {self.pair}"
+        return self.pair if self.is_command and self.workers == 1 else f"{self.size}, {self.pair}"
 
     @property
     def pair(self) -> str:
@@ -137,6 +164,19 @@ class WorkloadIdentity:
                 del content[name]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+_WAYS = {name: f"the {name} way" for name in ("first", "second")}
+
+
+def protocol_text(protocol: str) -> str:
+    """A protocol in a sentence: `BSP`; `the first way` where a command has no name for it."""
+    return _WAYS.get(protocol, protocol.upper())
+
+
+def protocol_label(protocol: str) -> str:
+    """A protocol in a table: `BSP`, `first way`."""
+    return protocol_text(protocol).removeprefix("the ")
 
 
 _LONGEST_NAME_BYTES = 200  # with its endings it is a file's name

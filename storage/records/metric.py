@@ -19,7 +19,7 @@ WORST = -1e30
 """Accuracy of a run that measured none, for a metric without a worst value."""
 
 _LARGE, _SMALL = 100.0, 0.01
-_ENDS = {"lower_": "upper_", "upper_": "lower_"}
+_ENDS = {"lower_": "upper_", "upper_": "lower_", "low_": "high_", "high_": "low_"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +154,30 @@ class Metric:
         if "accuracies" in row:
             values["values"] = [self.value(one) for one in row["accuracies"]]
         for name, accuracy in row.items():
-            start = name.removesuffix("accuracy")
-            if name == start or start == "sd_" or isinstance(accuracy, bool):
+            if not _is_accuracy(name, accuracy):
                 continue
+            start = name.removesuffix("accuracy")
             if self.is_less_better and start in _ENDS:
                 accuracy = row[f"{_ENDS[start]}accuracy"]
             values[f"{start}value"] = None if accuracy is None else self.value(accuracy)
         return values
+
+    def document(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Adds the metric's own values to a document for JSON, in all of its parts.
+
+        If less is better, they take the place of the accuracies: nobody reads -0.43 as a loss.
+        """
+        return {
+            name: self._part(value)
+            for name, value in self.with_values(content).items()
+            if not (self.is_less_better and (name == "accuracies" or _is_accuracy(name, value)))
+        }
+
+    def _part(self, content: Any) -> Any:
+        if isinstance(content, Mapping):
+            return self.document(content)
+        is_list = isinstance(content, list | tuple)
+        return list(map(self._part, content)) if is_list else content
 
     def text(self, accuracy: float) -> str:
         """Formats an accuracy as a value of the metric, for example `0.9132`, `12.5 km`."""
@@ -180,6 +197,11 @@ class Metric:
     def with_unit(self, number: str) -> str:
         """Appends the unit to a formatted number."""
         return f"{number} {self.unit}" if self.unit else number
+
+
+def _is_accuracy(name: str, value: Any) -> bool:
+    """Whether this entry of a row is an accuracy, and neither a spread nor a judgement."""
+    return name.endswith("accuracy") and name != "sd_accuracy" and not isinstance(value, bool)
 
 
 def metric_name(description: str | None) -> str:

@@ -132,15 +132,6 @@ class TimingPolicy:
         )
 
     @property
-    def cluster(self) -> str:
-        """Size and protocols, for example `4 workers, bsp,asp`.
-
-        Only the workload knows whether the cluster is simulated.
-        """
-        noun = "worker" if self.workers == 1 else "workers"
-        return f"{self.workers} {noun}, {self.first_protocol},{self.second_protocol}"
-
-    @property
     def is_for_guard(self) -> bool:
         """True if it has a switch that was found for guarded trainings."""
         return self.guarded and self.switch_percent < BASELINE_PERCENT

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
+from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 
@@ -103,7 +103,7 @@ def unmeasured_text(
     Returns:
         Sentences without the last full stop, and a verb in front that wants a subject.
     """
-    first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
+    first, second = protocol_text(policy.first_protocol), protocol_text(policy.second_protocol)
     how = f"switches to {second} at {policy.switch_percent:g} %"
     if policy.switch_percent == 0:
         how = f"uses {second} from the start"
@@ -127,7 +127,7 @@ def expected_sentences(policy: TimingPolicy) -> str:
     )
     if delivered is None or usual is None or time is None:
         return ""
-    first = policy.first_protocol.upper()
+    first = protocol_text(policy.first_protocol)
     return (
         f"About {100 * delivered:.0f} of 100 jobs like this one should deliver a model"
         f" {_good_text(policy.threshold, first, policy.decided_by)}, where about"

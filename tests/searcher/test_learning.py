@@ -222,7 +222,7 @@ def test_from_nothing_to_a_policy(url: str) -> None:
     assert plans[0].band == Band(None, 0.01)
     (first,) = versions(url)
     assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
-    assert first.reason == "nothing but the first protocol alone was tried so far"
+    assert first.reason == "no run with a switch was made so far"
     while len(versions(url)) == 1:
         plans.append(make_run(url))
         assert len(plans) < 15

@@ -14,7 +14,12 @@ from syncswitch.storage.records.guard import (
     BelievedBand,
     later_switch_points,
 )
-from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
+from syncswitch.storage.records.job import (
+    OWN_MOMENTUM,
+    WorkloadIdentity,
+    protocol_label,
+    protocol_text,
+)
 from syncswitch.storage.records.metric import WORST, Metric, metric_name
 from tests.identities import GENERATED, UNRECORDED
 from tests.storage.conftest import POLICY
@@ -59,6 +64,21 @@ def test_a_cluster_in_words_says_that_it_is_simulated() -> None:
     assert SIMULATED.cluster == "4 simulated workers, bsp,asp"
 
 
+def test_a_command_has_steps_processes_and_ways() -> None:
+    job = replace(GENERATED, data_set=None, batch_size=None, first_protocol="first")
+    assert job.is_command
+    assert (job.length, job.cluster) == ("3,000 steps", "4 processes, first,asp")
+    single = replace(job, workers=1)
+    assert (single.size, single.cluster, single.sized_name) == ("1 process", "first,asp", job.name)
+    assert GENERATED.length == "3,000 worker-steps"
+    assert GENERATED.sized_name == "generated on 4 workers"
+    # Nobody wrote down what an imported job trains.
+    assert not replace(job, model=None).is_command
+    names = ("first", "second", "bsp", "local-sgd:8")
+    assert [*map(protocol_text, names)] == ["the first way", "the second way", "BSP", "LOCAL-SGD:8"]
+    assert [*map(protocol_label, names)] == ["first way", "second way", "BSP", "LOCAL-SGD:8"]
+
+
 ERROR = Metric("MeanAbsoluteError", "min", "km", 0.0, None)
 
 
@@ -96,6 +116,9 @@ def test_values_are_shown_in_their_unit() -> None:
     assert [ERROR.range_text, Metric().range_text] == ["0 or more", "from 0 to 1"]
 
 
+NEGATED = ("mean_accuracy", "lower_accuracy", "upper_accuracy", "target_accuracy", "accuracies")
+
+
 def test_rows_have_the_values_beside_what_is_compared() -> None:
     row = {
         "study": "kilometres",
@@ -115,6 +138,12 @@ def test_rows_have_the_values_beside_what_is_compared() -> None:
         "target_value": None,
         "values": [2.0, 3.0],
     }
+    document = ERROR.document({"runs": [row], "accuracy": -2.5, "seconds": -1.0})
+    assert (document["value"], document["seconds"], "accuracy" in document) == (2.5, -1.0, False)
+    assert document["runs"] == [
+        {name: value for name, value in ERROR.with_values(row).items() if name not in NEGATED}
+    ]
+    assert Metric().document({"accuracy": 0.9}) == {"accuracy": 0.9, "value": 0.9}
     naming = {"metric": "MeanAbsoluteError", "metric_goal": "min", "metric_unit": "km"}
     assert ERROR.naming == naming
 

@@ -131,7 +131,7 @@ class GuardContract:
                 alarmed.reason,
                 seconds=failed.lost_seconds,
             )
-            where = f"bsp goes on from the switch, after {switch} worker-steps"
+            where = f"BSP goes on from the switch, after {switch} worker-steps"
             assert alarmed.reason.startswith(f"{failed.alarm}; {where}")
         nexts = [event.reason.partition("worker-steps")[2] for event in events]
         assert nexts == [*(f", and the next switch is at {one:g} %" for one in later), ""]

@@ -244,6 +244,31 @@ def last_lines(path: Path, count: int) -> list[str]:
     return list(deque((line.strip() for line in text.splitlines() if line.strip()), count))
 
 
+PRINTED_LAST = "; it printed last: "
+"""What a failed command printed is quoted behind this, at the end of a message."""
+
+_PATHS_AND_NUMBERS = re.compile(r"/\S+|0x[0-9a-f]+|\d+")
+
+
+class RepeatedOutput:
+    """Shortens messages of failed commands: the same output is quoted once.
+
+    Attempts and processes that fail in the same way differ in paths and numbers.
+    """
+
+    def __init__(self) -> None:
+        self._quoted: set[str] = set()
+
+    def told(self, message: str) -> str:
+        """The message, without the output of the command if that was quoted before."""
+        what, printed, output = message.partition(PRINTED_LAST)
+        plain = _PATHS_AND_NUMBERS.sub("", output)
+        if printed and plain in self._quoted:
+            return f"{what}; it printed the same as before"
+        self._quoted.add(plain)
+        return message
+
+
 def size_bytes(path: Path) -> int:
     """Size of a file; 0 if it does not exist."""
     try:

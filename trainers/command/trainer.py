@@ -33,6 +33,7 @@ from syncswitch.storage.records.trial import (
 from syncswitch.trainers.command import LOOP_FILE, reaper
 from syncswitch.trainers.command.job import CommandJob, environment_of, fill, run_values
 from syncswitch.trainers.command.reports import (
+    PRINTED_LAST,
     GrowingFile,
     ParseLine,
     ReportLog,
@@ -453,11 +454,11 @@ class _CommandRun:
     def _failure(self, what: str) -> RetryableError:
         at = f"at step {self.reports.step:,} of {self.spec.identity.total_worker_steps:,}"
         lines = last_lines(self._log, _TAIL_LINES)
-        tail = f"it printed nothing ({self._log})"
-        if lines:
-            text = "".join(c if c.isprintable() else " " for c in " | ".join(lines))
-            tail = f"it printed last: {text[-_LONGEST_TAIL:]} (all of it: {self._log})"
-        return RetryableError(f"the command {what}, {at}; {tail}")
+        if not lines:
+            return RetryableError(f"the command {what}, {at}; it printed nothing ({self._log})")
+        text = "".join(c if c.isprintable() else " " for c in " | ".join(lines))
+        quoted = f"{PRINTED_LAST}{text[-_LONGEST_TAIL:]}"
+        return RetryableError(f"the command {what}, {at} (its output: {self._log}){quoted}")
 
 
 def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> TrialRecord:

@@ -14,7 +14,7 @@ from typing import Any
 
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
-from syncswitch.storage.records.job import OWN_MOMENTUM
+from syncswitch.storage.records.job import OWN_MOMENTUM, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import (
     CONVERGENCE_EVALUATIONS,
@@ -136,7 +136,7 @@ class Guard:
         usual = _between(newest.worker_step, self._steps, self._means)
         text, side = self._metric.text, "above" if self._metric.is_less_better else "below"
         return (
-            f"{IN_A_ROW} tests in a row are {side} what the first protocol alone reaches: "
+            f"{IN_A_ROW} tests in a row are {side} what runs without a switch reach: "
             f"{text(newest.accuracy)}, where it has {text(usual)} and {text(limit)} is allowed"
         )
 
@@ -318,10 +318,10 @@ class Guarding:
         if after:
             is_whole = evaluations[-1].worker_step >= self.plan.identity.total_worker_steps
             accuracy = converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
-        percent = self.plan.switch_percent
+        percent, job = self.plan.switch_percent, self.plan.identity
         self.fail(FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy))
-        whence = f"the switch, after {mark.done:,} worker-steps" if is_kept else "the start"
-        reason = f"{alarm}; {self._spec.identity.first_protocol} goes on from {whence}"
+        whence = f"the switch, after {mark.done:,} {job.step_noun}s" if is_kept else "the start"
+        reason = f"{alarm}; {protocol_text(job.first_protocol)} goes on from {whence}"
         if self.plan.switch_percent < 100:
             reason += f", and the next switch is at {self.plan.switch_percent:g} %"
         return mark, RunEvent("alarmed", done, now_seconds, reason, seconds=lost_seconds)

@@ -106,11 +106,12 @@ def fallen(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> st
     at, best = max(earlier, key=lambda level: level[1])
     if max(recent) >= best - _margin(tests, job):
         return None
+    W = job.total_worker_steps
     text, verb = job.metric.text, "rose" if job.metric.is_less_better else "fell"
-    when = "before the switch" if at <= switch_worker_step else f"at worker-step {at:,}"
+    when = "before the switch" if at <= switch_worker_step else f"at {100 * at / W:.0f} %"
     return (
         f"{job.metric.name} {verb} to {text(recent[-1])} from {text(best)} {when},"
-        f" and has not recovered in {done - at:,} worker-steps"
+        f" and has not recovered in {100 * (done - at) / W:.0f} % of the run"
     )
 
 

@@ -54,9 +54,9 @@ class Position:
     next_test: int = 0  # the next that was not requested; perhaps done, which servers know first
 
 
-def event_line(event: RunEvent) -> str:
+def event_line(event: RunEvent, step_noun: str = "worker-step") -> str:
     """Describes an event, as in `lost at worker-step 1,200: worker 2: no answer`."""
-    return f"{event.kind} at worker-step {event.worker_step:,}: {event.reason}"
+    return f"{event.kind} at {step_noun} {event.worker_step:,}: {event.reason}"
 
 
 def is_remarkable(event: RunEvent) -> bool:

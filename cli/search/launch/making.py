@@ -22,6 +22,7 @@ import click
 
 from syncswitch.cli.console import (
     EXIT_INTERRUPTED,
+    ProgressLines,
     print_error,
     print_note,
     progress_bars,
@@ -35,9 +36,10 @@ from syncswitch.searcher.words import counted, measured_threshold_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity, protocol_label, protocol_text
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.trainers.command.reports import RepeatedOutput
 from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.parent import die_with_parent
 from syncswitch.trainers.run.record import event_line, is_remarkable
@@ -171,7 +173,7 @@ def _wait(started: Iterable[_Started], longest_seconds: float) -> None:
 
 def label_of(trial: ReportedTrial) -> str:
     """The name of a run for people, such as `25 % BSP, run 2 of 3`."""
-    protocol = trial.first_protocol.upper()
+    protocol = protocol_label(trial.identity.first_protocol)
     of = "" if trial.repeats is None else f" of {trial.repeats}"
     early = " (speculative)" if trial.is_speculative else ""
     return f"{trial.switch_percent:g} % {protocol}, run {trial.repeat}{of}{early}"
@@ -191,15 +193,21 @@ class ProgressReporter(Reporter):
     def __init__(
         self, write: Callable[[str], None], what: str = "search", bars: Progress | None = None
     ) -> None:
-        self.tell = write
+        self._write = write
         self._what = what
         self._finished_runs = 0
         self._most_runs: int | None = None
         self._is_first_state = True
         self._waiting_for: float | None = None
         self._bars = bars
+        self._lines: ProgressLines | None = None
+        self.told = RepeatedOutput().told
         self._search_bar = None if bars is None else bars.add_task(what, total=None)
         self._run_bar: TaskID | None = None
+
+    def tell(self, line: str) -> None:
+        """Writes a line, without what a failed command printed if that was told before."""
+        self._write(self.told(line))
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """Says at the start how far an earlier search got."""
@@ -218,7 +226,7 @@ class ProgressReporter(Reporter):
     def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
         """Says what the threshold is, and where it comes from."""
         if not is_further_job():
-            metric, first = identity.decided_by, identity.first_protocol.upper()
+            metric, first = identity.decided_by, protocol_text(identity.first_protocol)
             self.tell(measured_threshold_text(strategy.threshold, metric, first))
 
     def on_run(self, trial: ReportedTrial) -> None:
@@ -226,25 +234,31 @@ class ProgressReporter(Reporter):
         self._waiting_for = None
         self._drop_run_bar()
         if self._bars is not None:
-            self._run_bar = self._bars.add_task(label_of(trial), total=trial.total_worker_steps)
+            total = trial.identity.total_worker_steps
+            self._run_bar = self._bars.add_task(label_of(trial), total=total)
+        elif not is_further_job():
+            self._lines = ProgressLines(trial.identity)
 
     def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
         """Moves both bars, so that the remaining time of the search does not jump between runs."""
         if self._run_bar is not None:
-            part = worker_step / trial.total_worker_steps
+            part = worker_step / trial.identity.total_worker_steps
             self._move(self._run_bar, completed=worker_step)
             self._move(self._search_bar, completed=self._finished_runs + part)
 
     def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
-        """Shows the latest accuracy."""
-        metric = trial.metric
+        """Shows the latest accuracy, without a bar now and then."""
+        metric = trial.identity.decided_by
         text = f"{label_of(trial)}, {metric.name} {metric.text(evaluation.accuracy)}"
         self._move(self._run_bar, description=text)
+        line = None if self._lines is None else self._lines.line(evaluation)
+        if line is not None:
+            self.tell(f"{label_of(trial)}: {line}")
 
     def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
         """Reports the event, unless it is the planned switch."""
         if is_remarkable(event):
-            self.tell(f"{label_of(trial)}: {event_line(event)}")
+            self.tell(f"{label_of(trial)}: {event_line(event, trial.identity.step_noun)}")
 
     def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
         """Reports the result in one line."""
@@ -308,11 +322,16 @@ def _price_text(record: TrialRecord) -> str:
 @contextlib.contextmanager
 def reporting(what: str) -> Iterator[ProgressReporter]:
     """Progress bars on a terminal, which disappear at the end; plain lines elsewhere."""
-    if not sys.stderr.isatty():
-        yield ProgressReporter(print_note, what)
-        return
-    with progress_bars(rich_console(stderr=True)) as bars:
-        yield ProgressReporter(lambda line: bars.console.print(line, markup=False), what, bars)
+    with contextlib.ExitStack() as stack:
+        reporter = ProgressReporter(print_note, what)
+        if sys.stderr.isatty():
+            bars = stack.enter_context(progress_bars(rich_console(stderr=True)))
+            tell = functools.partial(bars.console.print, markup=False)
+            reporter = ProgressReporter(tell, what, bars)
+        try:
+            yield reporter
+        except RetryableError as error:
+            raise RetryableError(reporter.told(str(error))) from error
 
 
 @contextlib.contextmanager

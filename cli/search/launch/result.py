@@ -22,6 +22,7 @@ from syncswitch.searcher.words import (
     percent_text,
     seconds_text,
     sentence,
+    trainings_text,
     value_text,
 )
 from syncswitch.storage.database.engine import open_database
@@ -30,7 +31,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.queries.search_costs import SearchCost
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity, protocol_label, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
@@ -43,7 +44,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
     """The document of `run --json`, with the protocol pairs that were searched together."""
     policy, cost = result.policy, result.cost
     speed_up = speed_up_of(policy, cost.baseline_seconds)
-    return {
+    document: dict[str, Any] = {
         "policy": policy_to_dict(policy),
         "search": {
             "study": policy.study,
@@ -62,32 +63,36 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
             "speed_up": speed_up.value if speed_up else None,
         },
         "switch_points": [
-            {
-                **policy.decided_by.with_values(dataclasses.asdict(switch_point.summary)),
-                "training_seconds": switch_point.training_seconds,
-            }
-            for switch_point in result.switch_points
+            {**dataclasses.asdict(one.summary), "training_seconds": one.training_seconds}
+            for one in result.switch_points
         ],
         **({"pairs": pairs_as_json(pairs)} if pairs else {}),
     }
+    return policy.decided_by.document(document)
 
 
-def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutcome] = ()) -> None:
+def print_result(
+    result: SearchResult,
+    identity: WorkloadIdentity,
+    how_to_use: Sequence[str],
+    pairs: Sequence[PairOutcome] = (),
+) -> None:
     """Prints the results of several pairs, the table of switch points, and the policy in words."""
     policy, cost = result.policy, result.cost
     if pairs:
         print_pairs(pairs, cost.baseline_seconds)
     print_rows([_cells(switch_point, cost, policy) for switch_point in result.switch_points])
     echo()
-    print_text(policy_text(policy, cost.baseline_seconds))
-    metric, first = policy.decided_by, policy.first_protocol.upper()
+    print_text(policy_text(policy, identity, cost.baseline_seconds))
+    metric, first = policy.decided_by, protocol_text(policy.first_protocol)
     target = target_of(policy, ())
     if result.threshold_runs:
         print_text(sentence(measured_threshold_text(policy.threshold, metric, first)))
     elif target is not None and (spread := spread_text(target, policy.threshold, metric, first)):
         print_text(sentence(spread))
     print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
-    echo(f"  {how_to_use}")
+    for line in how_to_use:
+        echo(line)
 
 
 def _cells(switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPolicy) -> Row:
@@ -100,7 +105,7 @@ def _cells(switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPoli
     accuracy = accuracy_text(summary.mean_accuracy, metric)
     if summary.diverged_runs:
         accuracy = f"{summary.diverged_runs} diverged"
-    name = f" ({first_protocol.upper()})" if is_baseline else ""
+    name = f" ({protocol_label(first_protocol)})" if is_baseline else ""
     return [
         ("switch at", f"{summary.switch_percent:g} %{name}"),
         ("runs", str(summary.runs)),
@@ -116,14 +121,14 @@ def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
     if cost.bsp_multiples is None:
         runs = counted(cost.completed_runs, "run")
         return f"Search cost: {cost.paid_seconds:.0f} s of training in {runs}."
-    first = policy.first_protocol.upper()
     about = "about " if cost.baseline_is_estimated else ""
-    note = " (estimated: no run used it alone)" if cost.baseline_is_estimated else ""
+    note = " (estimated: there is no such run)" if cost.baseline_is_estimated else ""
     early = ""
     if cost.speculative_runs:
         runs = counted(cost.speculative_runs, "speculative run")
         early = f", {runs} included"
-    return f"Search cost: {about}{cost.bsp_multiples:.1f} {first} trainings{note}{early}."
+    trainings = trainings_text(cost.bsp_multiples, policy.first_protocol)
+    return f"Search cost: {about}{trainings}{note}{early}."
 
 
 def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:
@@ -168,8 +173,8 @@ def print_pairs(pairs: Sequence[PairOutcome], baseline_seconds: float | None) ->
             print_text(f"{pair.name} was {one['dropped']}.")
     if baseline_seconds:
         trainings = math.fsum(pair.paid_seconds for pair in pairs) / baseline_seconds
-        first = pairs[0].identity.first_protocol.upper()
-        print_text(f"All pairs together cost {trainings:.1f} {first} trainings.")
+        cost = trainings_text(trainings, pairs[0].identity.first_protocol)
+        print_text(f"All pairs together cost {cost}.")
     echo()
 
 
@@ -202,12 +207,12 @@ def print_forecast(
         documents = (dataclasses.asdict(answer) for answer in answers)
         print_json([{name: finite(one) for name, one in answer.items()} for answer in documents])
         return
-    name = identity.first_protocol.upper()
+    name, other = map(protocol_text, (identity.first_protocol, identity.second_protocol))
     print_rows([_forecast_cells(answer, first, name) for answer in answers])
     echo()
     print_text(
         f"Assumes {first:,.1f} s for a training with {name} alone and {second:,.1f} s with"
-        f" {identity.second_protocol.upper()} alone; {_caveat(strategy)} Nothing was trained."
+        f" {other} alone; {_caveat(strategy)} Nothing was trained."
     )
 
 

@@ -188,8 +188,8 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @workers_option(
     None,
-    f"Workers in the cluster.  [default: {TrainerChoice.default_workers}; of a command:"
-    f" {UsersCommand.default_workers}]",
+    f"Workers in the cluster, or processes of a command.  [default: {TrainerChoice.default_workers}"
+    f" workers, {UsersCommand.default_workers} process]",
 )
 @pairs_option
 @trainer_options(TRAINERS)
@@ -318,8 +318,8 @@ def run(
         print_json(result_as_json(found.best, found.pairs))
     else:
         how_to_use = _how_to_use(policy, plan, job, is_current=policy.version == current)
-        print_result(found.best, how_to_use, found.pairs)
-        if job.command_with is not None and policy.bare_warning is not None:
+        print_result(found.best, job.identity, how_to_use, found.pairs)
+        if job.command is not None and policy.bare_warning is not None:
             print_note(policy.bare_warning)
 
 
@@ -366,16 +366,21 @@ def _searched(
         return found, aliases.get(CURRENT)
 
 
-def _how_to_use(policy: TimingPolicy, plan: SearchPlan, job: Job, *, is_current: bool) -> str:
-    """The command line that trains with this policy."""
-    if job.command_with is not None:
-        return job.command_with(policy)
+def _how_to_use(policy: TimingPolicy, plan: SearchPlan, job: Job, *, is_current: bool) -> list[str]:
+    """Lines with the command line that trains with this policy; of a command, also without us."""
     version = None if is_current else policy.version
-    # What was trained here can be loaded again; what was recorded, perhaps not.
-    loaded_from = None if job.recordings_url is None else job.reference
-    words = use_words(
-        job.identity, loaded_from, job.reference, version, plan.conditions, job.profile
-    )
+    if job.command is not None:
+        words = ["syncswitch-run", job.reference, *job.command.options]
+        words += [] if version is None else ["--policy", str(version)]
+    else:
+        # What was trained here can be loaded again; what was recorded, perhaps not.
+        loaded_from = None if job.recordings_url is None else job.reference
+        words = use_words(
+            job.identity, loaded_from, job.reference, version, plan.conditions, job.profile
+        )
     if is_given("storage_url"):
         words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]
-    return shlex.join(words)
+    lines = [f"  {shlex.join(words)}"]
+    if job.command is not None:
+        lines += ["or by itself, without a guard:", f"  {job.command.alone(policy)}"]
+    return lines

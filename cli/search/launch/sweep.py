@@ -68,7 +68,7 @@ from syncswitch.searcher.words import (
     workers_text,
 )
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import LARGEST_SEED
+from syncswitch.storage.records.job import LARGEST_SEED, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 
 
@@ -221,27 +221,29 @@ def _sizes(text: str | None) -> tuple[int | None, ...]:
 def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
     """One JSON object per switch point."""
     return [
-        {
-            "workload": job.identity.name,
-            "reference": job.reference,
-            "fingerprint": job.identity.fingerprint,
-            "workers": job.identity.workers,
-            "simulated_cluster": job.identity.simulated_cluster,
-            "protocols": [job.identity.first_protocol, job.identity.second_protocol],
-            "conditions": dataclasses.asdict(job.conditions),
-            "study": job.study,
-            **metric.naming,
-            **metric.with_values({"target_accuracy": sweep.target_accuracy}),
-            "threshold": sweep.threshold,
-            "threshold_is_measured": sweep.given_threshold is None,
-            "policies": _policies_at(sweep, job, point.switch_percent),
-            "keeps_accuracy": sweep.keeps_accuracy(point),
-            **metric.with_values(dataclasses.asdict(point)),
-            "kept_runs": sweep.kept_runs(point),
-            "speed_up": speed_up.value if speed_up else None,
-            "speed_up_low": speed_up.low if speed_up else None,
-            "speed_up_high": speed_up.high if speed_up else None,
-        }
+        metric.document(
+            {
+                "workload": job.identity.name,
+                "reference": job.reference,
+                "fingerprint": job.identity.fingerprint,
+                "workers": job.identity.workers,
+                "simulated_cluster": job.identity.simulated_cluster,
+                "protocols": [job.identity.first_protocol, job.identity.second_protocol],
+                "conditions": dataclasses.asdict(job.conditions),
+                "study": job.study,
+                **metric.naming,
+                "target_accuracy": sweep.target_accuracy,
+                "threshold": sweep.threshold,
+                "threshold_is_measured": sweep.given_threshold is None,
+                "policies": _policies_at(sweep, job, point.switch_percent),
+                "keeps_accuracy": sweep.keeps_accuracy(point),
+                **dataclasses.asdict(point),
+                "kept_runs": sweep.kept_runs(point),
+                "speed_up": speed_up.value if speed_up else None,
+                "speed_up_low": speed_up.low if speed_up else None,
+                "speed_up_high": speed_up.high if speed_up else None,
+            }
+        )
         for job, point, speed_up in _rows(sweep)
         for metric in [job.identity.decided_by]
     ]
@@ -251,6 +253,7 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
     """Prints the table, and the targets that its rows are compared with."""
     # The first job is the workload without variants.
     base = sweeps[0].jobs[0].reference
+    noun = "processes" if sweeps[0].jobs[0].identity.is_command else "workers"
     title = metric_title(job.identity.decided_by for sweep in sweeps for job in sweep.jobs)
     rows: list[Row] = []
     for sweep in sweeps:
@@ -262,7 +265,7 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
                 [
                     ("policy", ", ".join(_policies_at(sweep, job, point.switch_percent)) or NONE),
                     ("variant", variant or NONE),
-                    ("workers", workers_text(identity.workers, identity.simulated_cluster)),
+                    (noun, workers_text(identity.workers, identity.simulated_cluster)),
                     ("protocols", identity.pair),
                     ("switch at", percent_text(point.switch_percent)),
                     ("runs", str(point.runs)),
@@ -304,9 +307,10 @@ def _verdict(sweep: Sweep, number: int, policy: TimingPolicy) -> str:
     """Whether a policy keeps a job's accuracy, how much time it saves, and its own policy would."""
     job = sweep.jobs[number]
     point, identity, metric = job.at(policy.switch_percent), job.identity, job.identity.decided_by
-    what = f"{policy.workload}@{policy.version}, found on {policy.workers} workers,"
-    size = workers_text(identity.workers, identity.simulated_cluster)
-    name = f"{job.reference or identity.name} on {size} workers"
+    what = f"{policy.workload}@{policy.version}"
+    if not identity.is_command:
+        what += f", found on {counted(policy.workers, 'worker')},"
+    name = dataclasses.replace(identity, name=job.reference or identity.name).sized_name
     assert point is not None  # a sweep trains at the points of its policies
     keeps = sweep.keeps_accuracy(point)
     if keeps is None:
@@ -329,14 +333,14 @@ def _verdict(sweep: Sweep, number: int, policy: TimingPolicy) -> str:
 def _compared_with(sweep: Sweep) -> str:
     identity, percent = sweep.jobs[0].identity, sweep.reference_percent
     protocol = identity.first_protocol if percent else identity.second_protocol
-    size = workers_text(identity.workers, identity.simulated_cluster)
-    origin = "as given" if sweep.given_target is not None else f"{protocol.upper()} alone"
+    first = protocol_text(protocol)
+    origin = "as given" if sweep.given_target is not None else f"{first} alone"
     metric, threshold = identity.decided_by, sweep.threshold
-    target = f"Target on {size} workers: {accuracy_text(sweep.target_accuracy, metric)} ({origin})"
+    target = f"Target on {identity.size}: {accuracy_text(sweep.target_accuracy, metric)} ({origin})"
     if threshold is None:
         return f"{target}; its runs do not say how much worse others may be: give --threshold."
     of_it = "" if metric.is_less_better else " of it"
     said = f"{target}; kept runs {metric.lose_at_most(threshold)}{of_it}."
     if sweep.given_threshold is None:
-        said += f" {sentence(measured_threshold_text(threshold, metric, protocol.upper()))}"
+        said += f" {sentence(measured_threshold_text(threshold, metric, first))}"
     return said

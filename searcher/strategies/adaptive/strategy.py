@@ -90,7 +90,7 @@ _ANY_ACCURACY = 0.5
 _NINE_OF_TEN = (0.05, 0.95)
 
 
-UNTRIED_REASON = "nothing but the first protocol alone was tried so far"
+UNTRIED_REASON = "no run with a switch was made so far"
 """The reason of an answer that rests on the first protocol alone."""
 
 

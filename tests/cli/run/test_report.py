@@ -15,6 +15,7 @@ from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
@@ -88,7 +89,7 @@ def test_without_a_policy_it_says_what_was_asked_for(
     assert (told["switch_percent"], told["fingerprint"]) == (percent, IDENTITY.fingerprint)
 
 
-ALARM = "3 tests in a row are below what the first protocol alone reaches"
+ALARM = "3 tests in a row are below what runs without a switch reach"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_it_says_what_the_guard_did(
     assert ("guard" in said) == (guard is not None)
     assert report_as_json(done)["guard"] == {
         "state": state,
-        **asdict(guard or GuardOutcome(RECORD.spec.switch_percent)),
+        **Metric().document(asdict(guard or GuardOutcome(RECORD.spec.switch_percent))),
         "lost_seconds": sum(one.lost_seconds for one in (guard.failed if guard else ())),
     }
 

@@ -87,7 +87,7 @@ def test_run_prints_the_table_and_the_policy_in_words_and_json(invoke: Invoke) -
     for words in (
         "Train generated with BSP for the first 12.5 % of its 3,000 worker-steps, then",
         "That is 2.1 times as fast as BSP alone. It reached an accuracy of 0.9",
-        "BSP trainings. Saved as version 1; use it with:",
+        "trainings with BSP alone. Saved as version 1; use it with:",
         "100 % (BSP)",
     ):
         assert words in result.stdout
@@ -111,7 +111,13 @@ def test_run_prints_the_table_and_the_policy_in_words_and_json(invoke: Invoke) -
 @pytest.mark.parametrize(
     ("arguments", "strategy", "is_guarded", "percent", "words"),
     [
-        (["--strategy", "paper"], "paper", False, 12.5, "BSP trainings. Saved as version 1"),
+        (
+            ["--strategy", "paper"],
+            "paper",
+            False,
+            12.5,
+            "trainings with BSP alone. Saved as version 1",
+        ),
         ([], "adaptive", True, 12.5, "of the time of BSP alone, failed switches included; that it"),
         (["--no-guard"], "adaptive", False, 25.0, "% sure that enough runs keep the accuracy: 95"),
     ],
@@ -285,7 +291,7 @@ def test_one_policy_and_why_the_others_were_dropped(invoke: Invoke) -> None:
     assert (
         "bsp,ssp:3 was given up after 2 runs: it may keep the accuracy and take 55.0 s with a"
         " switch at 25 % at best, and bsp,asp 55.0 s with a switch at 25 %.\n"
-        "All pairs together cost 3.0 BSP trainings.\n"
+        "All pairs together cost 3.0 trainings with BSP alone.\n"
     ) in done.stdout
     policies = invoke.answer("policy", "list")
     assert [(one["second_protocol"], one["version"]) for one in policies] == [("asp", 1)]

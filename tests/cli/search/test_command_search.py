@@ -46,7 +46,7 @@ def test_the_switch_of_a_command_is_found(
 ) -> None:
     done = run(invoke, train, *SEARCH)
     assert price_of_a_failure(url) == {"goes_back": False}
-    assert "with DDP for the first 25 % of its 100 worker-steps, then with LOCAL-SGD" in done.stdout
+    assert "with DDP for the first 25 % of its 100 steps, then with LOCAL-SGD" in done.stdout
     # The command line that it ends with has no guard.
     assert "found for guarded trainings: with the bare switch" in done.stderr
     said = done.stdout.splitlines()[-1].strip()
@@ -94,8 +94,8 @@ def test_the_switch_of_a_command_that_prints_a_loss_and_resumes_is_found(
     metric = ("--metric-name", "val_loss", "--metric-goal", "min", "--metric-unit", "nats")
     wanted = (*SEARCH, "--metric-pattern", PRINTED)
     done = run(invoke, text, *wanted, *metric, "--threshold", "0.05")
-    assert price_of_a_failure(url) == {}
-    assert "for the first 25 % of its 100 worker-steps" in done.stdout
+    assert price_of_a_failure(url) == {"goes_back": True}
+    assert "for the first 25 % of its 100 steps" in done.stdout
     assert "It reached a val_loss of 0.20" in done.stdout
     assert "up to 0.05 nats more is accepted" in done.stdout
     found = invoke.answer("policy", "lookup", "program", *JOB[2:])

@@ -148,7 +148,7 @@ def test_trials_as_json(invoke: Invoke, url: str) -> None:
     text = invoke("trials", "--json").stdout
     documents = json.loads(text)
     assert invoke("trials", "--format", "json").stdout == text
-    keys = KEYS | set(TRIAL_FACTS.columns.keys()) | {"end", "parent_trial_number"}
+    keys = KEYS | set(TRIAL_FACTS.columns.keys()) | {"end", "parent_trial_number", "plateau_value"}
     assert all(set(document) == keys for document in documents)
     for document, trial in zip(documents, trials_of(url), strict=True):
         assert document["trial_id"] == trial.trial_id

@@ -97,11 +97,15 @@ def test_a_password_is_on_no_command_line(finished: ReportData) -> None:
 
 def test_a_command_has_to_be_given_again(finished: ReportData) -> None:
     search = replace(finished.search, trainer="command")
-    job = replace(finished.identity, workers=1)
+    names = ("data_set", "batch_size", "learning_rate", "momentum_after_switch")
+    unknown: dict[str, Any] = dict.fromkeys(names)
+    job = replace(finished.identity, **unknown, workers=1, first_protocol="first")
     page = Elements(page_of(replace(finished, search=search, identity=job))).text
-    assert "give again what is not recorded (--command, --total-steps" in page
-    assert "1 worker, bsp,asp" in page
-    assert "1 workers" not in page
+    assert "give again what is not recorded (--command, and how its results are read):" in page
+    assert "syncswitch-run generated --trainer command --total-steps 3000" in page
+    assert "syncswitch-search run generated --trainer command --total-steps 3000" in page
+    assert "generated, first,asp Train generated" in page
+    assert "worker" not in page.replace("--workers", "")
 
 
 def test_what_users_wrote_is_shown_and_never_interpreted(database: Database) -> None:

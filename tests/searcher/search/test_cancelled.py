@@ -80,7 +80,7 @@ def test_a_busy_database_cancels_nothing() -> None:
             raise answer
         return answer
 
-    run = ReportedTrial(0, 25.0, 1, None, 100, "bsp", is_speculative=True)
+    run = ReportedTrial(0, 25.0, 1, None, identity(), is_speculative=True)
     loop: Any = SimpleNamespace(
         reporter=Reporter(),
         patience=Patience(heartbeat_interval_seconds=0.0),

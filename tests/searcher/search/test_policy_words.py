@@ -17,7 +17,7 @@ from syncswitch.searcher.search.policy_words import (
 from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.words import accuracy_interval
 from syncswitch.storage.records.policy import Evidence
-from tests.storage.conftest import POLICY
+from tests.storage.conftest import IDENTITY, POLICY
 
 KEPT = replace(POLICY, keep=0.95, kept_share=0.93, baseline_kept_share=0.954, confidence=0.8)
 GUARDED = replace(KEPT, guarded=True, keep=None, delivered_share=0.961, expected_time=0.412)
@@ -27,7 +27,7 @@ ALONE = replace(KEPT, switch_percent=100.0, kept_share=0.954, confidence=1.0)
 def test_it_says_what_was_measured_and_in_how_many_runs() -> None:
     second = Evidence("digits-1", 2, 100.0, 1, 0.91, False, 6.0)
     policy = replace(POLICY, target_accuracy=0.7295, evidence=(*POLICY.evidence, second))
-    assert policy_text(policy) == (
+    assert policy_text(policy, IDENTITY) == (
         "Train digits with BSP for the first 12.5 % of its 1,000 worker-steps, then with ASP. That"
         " is about 2.0 times as fast as BSP alone. It reached an accuracy of 0.8950 (1 run). BSP"
         " alone reached 0.9050 (2 runs), and up to 0.01 less is accepted."
@@ -37,15 +37,15 @@ def test_it_says_what_was_measured_and_in_how_many_runs() -> None:
 def test_a_target_that_was_given_is_called_one() -> None:
     policy = replace(POLICY, baseline_seconds=None, evidence=POLICY.evidence[:1])
     target = "The target is 0.9000, and up to 0.01 less is accepted."
-    assert policy_sentences(policy).endswith(
+    assert policy_sentences(policy, IDENTITY).endswith(
         f"then with ASP. It reached an accuracy of 0.8950 (1 run). {target}"
     )
     unmeasured = replace(policy, mean_accuracy=None, evidence=())
-    assert policy_sentences(unmeasured).endswith(f"then with ASP. {target}")
+    assert policy_sentences(unmeasured, IDENTITY).endswith(f"then with ASP. {target}")
 
 
 def test_without_the_first_protocol_it_says_so() -> None:
-    assert policy_sentences(replace(POLICY, switch_percent=0.0)).startswith(
+    assert policy_sentences(replace(POLICY, switch_percent=0.0), IDENTITY).startswith(
         "Train digits with ASP from the start, for all of its 1,000 worker-steps. That is about"
     )
 
@@ -59,7 +59,10 @@ def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -
         f"{share} The search is 80 % sure that enough runs keep the accuracy: 95 of 100, or at most"
         " 5 fewer than BSP alone."
     )
-    assert policy_text(KEPT) == f"{policy_sentences(KEPT)} {promise_sentences(KEPT)}"
+    assert (
+        policy_text(KEPT, IDENTITY)
+        == f"{policy_sentences(KEPT, IDENTITY)} {promise_sentences(KEPT)}"
+    )
     assert promise_sentences(replace(KEPT, kept_share=None, keep=0.93)) == (
         "The search is 80 % sure that enough runs keep the accuracy: 93 of 100, or at most 7 fewer"
         " than BSP alone."
@@ -120,7 +123,7 @@ def test_a_policy_that_may_not_be_faster_says_so(
     seconds: float, low: float, high: float, said: str
 ) -> None:
     policy = replace(POLICY, training_seconds=seconds, speed_up_low=low, speed_up_high=high)
-    assert f" That is {said}" in policy_sentences(policy)
+    assert f" That is {said}" in policy_sentences(policy, IDENTITY)
 
 
 def test_an_interval_holds_what_an_accuracy_can_be() -> None:
@@ -137,7 +140,7 @@ def test_bsp_alone_has_a_reason_and_its_own_share() -> None:
         (saves_nothing, "an earlier switch saves no time"),
         (ALONE, "no switch to ASP that was tried keeps the accuracy"),
     ):
-        assert policy_sentences(policy) == (
+        assert policy_sentences(policy, IDENTITY) == (
             f"Train digits with BSP for all of its 1,000 worker-steps: {why}. BSP alone reached"
             " 0.9000 (1 run), and up to 0.01 less is accepted."
         )

@@ -112,7 +112,7 @@ def usual(*steps: int, offset: float) -> list[Evaluation]:
 @pytest.mark.parametrize(
     ("behaviour", "alarm", "step", "seconds", "accuracy"),
     [
-        ("low", "3 tests in a row are below what the first protocol alone reach", 70, 55.0, 0.35),
+        ("low", "3 tests in a row are below what runs without a switch reach", 70, 55.0, 0.35),
         ("diverges", "it diverged", 50, 45.0, None),
         ("says so", "it diverged", 40, 40.0, None),
         ("ends low", "it ends with 0.7", 100, 70.0, sum((0.6, 0.7, 0.8, 0.9, 0.7)) / 5),
@@ -137,7 +137,7 @@ def test_it_is_run_again_without_its_switch(
     assert record.spec.switch_percent == 40.0
     (event,) = record.events
     assert (event.kind, event.worker_step, event.seconds) == ("alarmed", step, seconds)
-    assert event.reason == f"{failed.alarm}; first goes on from the start"
+    assert event.reason == f"{failed.alarm}; the first way goes on from the start"
     assert observer.events == [event]
 
 
@@ -158,7 +158,7 @@ def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path, behaviour: str) -> N
     ]
     assert record.training_seconds == 55.0 + rest
     assert record.phases == (PhaseRecord("first", 0, 100, 40.0 + rest, None, None),)
-    assert record.events[0].reason.endswith("first goes on from the switch, after 40 worker-steps")
+    assert record.events[0].reason.endswith("the first way goes on from the switch, after 40 steps")
 
 
 # Dies at step 70, twice, with checkpoints every 40 steps.
@@ -238,8 +238,8 @@ def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
     )
     assert record.training_seconds == 115.0
     assert [event.reason.partition("; ")[2] for event in record.events] == [
-        "first goes on from the start, and the next switch is at 40 %",
-        "first goes on from the switch, after 40 worker-steps, and the next switch is at 60 %",
+        "the first way goes on from the start, and the next switch is at 40 %",
+        "the first way goes on from the switch, after 40 steps, and the next switch is at 60 %",
     ]
 
 
@@ -291,7 +291,7 @@ def test_a_loop_goes_back_by_itself(tmp_path: Path, plan: str) -> None:
     # Told while it trains.
     assert observer.events == list(record.events)
     (event,) = record.events
-    assert event.reason.endswith("after 40 worker-steps, and the next switch is at 60 %")
+    assert event.reason.endswith("after 40 steps, and the next switch is at 60 %")
     assert observer.evaluations[-1].worker_step == 100
 
 

@@ -19,6 +19,7 @@ from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command.reports import (
     GrowingFile,
+    RepeatedOutput,
     Report,
     ReportLog,
     last_lines,
@@ -353,6 +354,20 @@ def test_lines_are_whole_and_read_again_where_the_file_became_shorter(path: Path
     bar = GrowingFile(path, rb"[\r\n]")
     path.write_text("1 %\r2 %\r\n3 %")
     assert [line for _, line in bar.new_lines() if line] == ["1 %", "2 %"]
+
+
+def test_the_same_output_is_quoted_once() -> None:
+    def failed(attempt: int, output: str) -> str:
+        return f"it failed (its output: /runs/{attempt}/output.log); it printed last: {output}"
+
+    told = RepeatedOutput().told
+    first = failed(1, "File /runs/1/train.py, line 3 | ValueError: at 0x7f3a")
+    assert told("a server was lost") == told("a server was lost") == "a server was lost"
+    assert told(first) == first
+    same = failed(2, "File /runs/2/train.py, line 3 | ValueError: at 0x8b1c")
+    assert told(same) == "it failed (its output: /runs/2/output.log); it printed the same as before"
+    other = failed(3, "KeyError: 3")
+    assert told(other) == other
 
 
 def test_a_flood_is_read_in_parts_and_to_its_end_when_it_is_over(path: Path) -> None:

@@ -354,7 +354,7 @@ def of_error(metric: str, value: float) -> dict[str, Any]:
 
 BELOW, ABOVE = (
     # 3 rounds and 5 worker-steps are the first epoch, whose test is the first; later ones have 8.
-    f"from 33 worker-steps, and on with bsp: 3 tests in a row are {side} what the first protocol"
+    f"from 33 worker-steps, and on with bsp: 3 tests in a row are {side} what runs without a"
     for side in ("below", "above")
 )
 

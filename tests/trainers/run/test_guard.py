@@ -56,7 +56,7 @@ def test_an_alarm_has_figures() -> None:
     allowed = 0.675 - 0.05 - 4 * math.sqrt(4 / 6 * BETA**2 * (1 + 1 / 3))
     assert guard(deviation=0.0).lowest_accuracy(400) == pytest.approx(allowed)
     assert alarm == (
-        "3 tests in a row are below what the first protocol alone reaches: 0.4000, where it has "
+        "3 tests in a row are below what runs without a switch reach: 0.4000, where it has "
         f"0.7000 and {allowed:.4f} is allowed"
     )
 

@@ -78,13 +78,13 @@ def test_a_run_that_stays_below_what_it_had_has_failed(
 def test_a_fall_has_figures() -> None:
     tests = played([*RISEN, *[0.41] * 7], 20)
     assert fallen(tests, SWITCH, JOB) == (
-        "accuracy fell to 0.4100 from 0.6100 before the switch, and has not recovered in 140"
-        " worker-steps"
+        "accuracy fell to 0.4100 from 0.6100 before the switch, and has not recovered in 14"
+        " % of the run"
     )
     losses = [replace(one, accuracy=one.accuracy - 1) for one in tests]
     assert fallen(losses, SWITCH, replace(JOB, metric=LOSS)) == (
-        "loss rose to 0.5900 from 0.3900 before the switch, and has not recovered in 140"
-        " worker-steps"
+        "loss rose to 0.5900 from 0.3900 before the switch, and has not recovered in 14"
+        " % of the run"
     )
 
 
