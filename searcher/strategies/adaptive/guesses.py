@@ -121,6 +121,8 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
       an octave. Curves may be tilted either way, as BSP with a large batch can settle where
       asynchronous training does not stay.
     - The scatter is near beta / 2 at BSP, and may double once or more per octave below the knee.
+      One job in twenty has more, up to many beta, where nobody has looked how much seeds differ;
+      none of those whose workers keep a momentum of their own.
     - Failures begin somewhere, often near the knee, and grow to any share. There may be a few
       everywhere, or some in one place, whatever lies below it.
 
@@ -141,7 +143,9 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
     deepest = octaves.max() + 1
     knee = u[0] * deepest
     below = np.maximum(0.0, octaves - knee[:, None])
-    scatter = beta / 2 * np.exp(0.5 * ndtri(u[5]))
+    z = ndtri(u[5])
+    noisy = 0.0 if prior.owns_momentum else 0.8 * np.maximum(0.0, z - _NOISY)
+    scatter = beta / 2 * np.exp(0.5 * z + noisy)
     widening = 1.5 * _beyond(u[6], 0.4)
     return Guesses(
         cube=cube,
@@ -177,6 +181,9 @@ def _own_momentum(u: Floats) -> Floats:
     u[10] = np.interp(u[10], [0, _EVERYWHERE, 1], [0, 0.2, 1])
     u[11] = np.interp(u[11], [0, _WITHOUT_DIPS, 1], [0, 0.7, 1])
     return u
+
+
+_NOISY = 1.645  # standard deviations of usual jobs beyond which a job scatters much more
 
 
 def _losses(beta: float, octaves: Floats, below: Floats, u: Floats) -> Floats:

@@ -25,8 +25,8 @@ _ALARMED_AFTER = 0.6
 # Bare failures have to be noticed first. Each one beyond what is allowed counts so many trainings
 # with the first protocol more.
 _UNNOTICED = 5.0
-# With a momentum for each worker losses are small, and a guard misses some: a model that keeps the
-# accuracy more rarely than the first protocol's own costs a training more.
+# A guard misses small losses, most of all while its target rests on few runs: a model that keeps
+# the accuracy more rarely than the first protocol's own costs a training more.
 _MISSED = 1.0
 # Without a target some alarms are false.
 _FALSE_ALARMS = 0.02
@@ -108,18 +108,23 @@ class Outlook:
 
         With the bare switch each such run is repeated with the first protocol alone.
         """
-        return self.belief.mean(self._times_by_guess - self._unnoticed_by_guess)
+        return self.belief.mean(self._spent_by_guess)
+
+    @functools.cached_property
+    def costs(self) -> Floats:
+        """(m,) `times` with the cost of failures that are noticed late, or not at all."""
+        return self.belief.mean(self._times_by_guess)
 
     @functools.cached_property
     def untargeted_times(self) -> Floats:
-        """(m,) `times` while no target is measured, with the models that nobody sees to be worse.
+        """(m,) `costs` while no target is measured, with the models that nobody sees to be worse.
 
         Of these so many more than with the first protocol alone are put up with as a bare switch
         may lose.
         """
         worse = self.kept_shares[-1] - self.delivered_shares
         unseen: Floats = np.maximum(0.0, worse - (1 - self.keep))
-        return self.times + _UNNOTICED * unseen
+        return self.costs + _UNNOTICED * unseen
 
     @functools.cached_property
     def delivered_shares(self) -> Floats:
@@ -184,7 +189,7 @@ class Outlook:
     @functools.cached_property
     def faster_probabilities(self) -> Floats:
         """(m,) probability that trainings take less time than with the first protocol alone."""
-        faster = self._times_by_guess < 1.0
+        faster = self._spent_by_guess < 1.0
         return np.minimum(1.0, self.belief.mean(faster.astype(float)))
 
     def answers(self) -> Floats:
@@ -253,6 +258,12 @@ class Outlook:
         accuracies = self.belief.reference - values[order][places]
         return list(map(float, accuracies))
 
+    @functools.cached_property
+    def _spent_by_guess(self) -> Floats:
+        """(P, m) time of a later training."""
+        spent: Floats = self._times_by_guess - self._unnoticed_by_guess
+        return spent
+
     @property
     def _alone(self) -> Floats:
         """(m,) time of a training whose switch does not fail."""
@@ -267,9 +278,11 @@ class Outlook:
 
     @functools.cached_property
     def _unnoticed_by_guess(self) -> Floats:
-        """(P, m) cost of bare failures that are noticed late; a guard notices all."""
-        allowed = np.inf if self.is_guarded else 1 - self.keep
-        unnoticed: Floats = _UNNOTICED * np.maximum(0.0, self._rarer - allowed)
+        """(P, m) cost of bare failures that are noticed late, or of those that a guard misses."""
+        if self.is_guarded:
+            missed: Floats = np.maximum(0.0, self.kept[:, -1:] - self._delivered_by_guess)
+            return _MISSED * missed
+        unnoticed: Floats = _UNNOTICED * np.maximum(0.0, self._rarer - (1 - self.keep))
         return unnoticed
 
     @functools.cached_property
@@ -284,9 +297,7 @@ class Outlook:
         is_measured = self.belief.target_accuracy is not None
         failing = self._rarer if is_measured else self._noticed_by_guess
         times: Floats = self._tried_again((1 - failing) * self._alone + failing * lost, failing)
-        if self.belief.guesses.owns_momentum or not is_measured:
-            times += _MISSED * np.maximum(0.0, self.kept[:, -1:] - self._delivered_by_guess)
-        return times
+        return times + self._unnoticed_by_guess
 
     def _tried_again(self, own: Floats, failing: Floats) -> Floats:
         """(P, m) V(i) = own(i) + failing(i) V(next), from the latest switch point to the earliest.

@@ -453,7 +453,7 @@ class Assessment:
         for index, percent in enumerate(self._grid[:-1]):
             made = min(_AHEAD - 1, tried[percent])
             least = outlook.least_times(index, list(range(len(self._grid))), _AHEAD)
-            own = float(outlook.times[index])
+            own = float(outlook.costs[index])
             totals += [
                 (runs - made) * own + (uses - runs + made) * later
                 for runs, later in enumerate(least, 1)
@@ -480,7 +480,7 @@ class Assessment:
         if self._uses_left is None:
             price = self._next_cost(index) * (1 if self._is_guarded else _LEAST_WORTH)
             return min(runs * price + self._uses * later for runs, later in enumerate(least, 1))
-        own = float(outlook.times[index])
+        own = float(outlook.costs[index])
         return min(
             runs * own + (self._uses - runs) * later
             for runs, later in enumerate(least[: self._uses], 1)
@@ -495,17 +495,22 @@ class Assessment:
         """Switch points that may be the answer: those where a run kept the accuracy, and the last.
 
         A policy that contradicts all its measurements would be no answer, however little its
-        failures cost. With the bare switch any may be it, and is run before it is the answer.
+        failures cost, and neither would one whose trainings deliver fewer good models than may be
+        lost against the first protocol's own. With the bare switch any may be it, and is run before
+        it is the answer.
         """
         if not self._is_guarded:
             return list(range(len(self._grid)))
         target = self._outlook.belief.target_accuracy
         # Without a target that is a run which nothing was wrong with.
         least = -math.inf if target is None else target - self._strategy.threshold - ROUNDING
+        delivered = self._outlook.delivered_shares
+        wanted = -math.inf if target is None else delivered[-1] - (1 - self._strategy.keep)
         held = [
             index
             for index in range(self._last)
-            if any(
+            if delivered[index] >= wanted
+            and any(
                 run.accuracy >= least and not (run.diverged or run.alarmed)
                 for run in self._runs_at(index)
             )
@@ -518,9 +523,10 @@ class Assessment:
 
         For the bare switch it is the earliest good switch point with only good later ones.
         """
-        times = self._outlook.times if self._has_target else self._outlook.untargeted_times
+        times = self._outlook.times
         if self._is_guarded:
-            return min(self._possible, key=lambda index: times[index])
+            costs = self._outlook.costs if self._has_target else self._outlook.untargeted_times
+            return min(self._possible, key=lambda index: costs[index])
         answer = self._last
         for index in range(self._last, -1, -1):
             if self._outlook.good_probabilities[index] < _ACCEPTANCE:

@@ -42,7 +42,7 @@ def words_of(made: Result) -> str:
 def test_the_first_training_needs_no_search_and_says_what_is_not_known(job: str) -> None:
     said = words_of(trained(job))
     assert (
-        "this run, with seed 0, switches to ASP at 6.25 %, guarded by its own tests; a switch that"
+        "this run, with seed 0, switches to ASP at 12.5 %, guarded by its own tests; a switch that"
         " fails costs what was trained after it. No run of BSP alone has measured a target, and by"
         " what other jobs show (7 recorded jobs) that is the least time for the 3 trainings to come"
         " (--uses)."
@@ -81,7 +81,7 @@ def test_a_metric_without_a_usual_threshold_takes_the_gain_at_once(job: str) -> 
     path = Path(job.partition(":")[0])
     path.write_text(path.read_text().replace('name="tiny",', 'name="tiny",\n    metric="loss",'))
     said = words_of(trained(job))
-    assert "switches to ASP at 6.25 %" in said
+    assert "switches to ASP at 12.5 %" in said
     by_chance = "no worse than BSP's own models are by chance (nobody has measured how much"
     assert said.count(by_chance) == 2
     assert json.loads(trained(job, "--json").stdout)["switch_percent"] < 50

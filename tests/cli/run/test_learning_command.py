@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from syncswitch.cli.run.main import main
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.registry import PolicyRegistry
 from tests.searcher.command_line import Invoke
 from tests.trainers.command.programs import command
 
@@ -36,9 +38,13 @@ def job(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Job
     """A job by the end of its runs, an expression of `switch` in steps and `seed`."""
     monkeypatch.chdir(tmp_path)
 
-    def made(end: str, *words: str, name: str = "accuracy", slope: float = -0.5) -> Invoke:
+    def made(
+        end: str, *words: str, name: str = "accuracy", slope: float = -0.5, resumes: bool = False
+    ) -> Invoke:
         code = PLAYS.format(name=name, end=end, slope=slope)
-        text = shlex.join(command(tmp_path, code, "{output_dir}", "{switch_step}", "{seed}").words)
+        text = "env FROM={resume_from} " * resumes + shlex.join(
+            command(tmp_path, code, "{output_dir}", "{switch_step}", "{seed}").words
+        )
         known = ("job", "--trainer", "command", "--command", text, "--total-steps", str(TOTAL))
         return Invoke(*known, *words, "--storage", sqlite_url, program=main)
 
@@ -137,3 +143,32 @@ def test_a_threshold_that_no_run_learns_with_is_an_error(
     done = job("0.9")(*words, "--threshold", "2")
     assert done.exit_code == 2
     assert why in done.stderr
+
+
+# A switch at 75 % loses nothing, of those at 50 % one in four keeps the accuracy, and earlier none.
+AMP = """(
+    0.92 + [0.0, 0.002, -0.002, 0.001][seed % 4] - (
+        0.0 if switch >= 150
+        else [0.014, 0.006, 0.017, 0.019][seed % 4] if switch >= 100
+        else [0.025, 0.03, 0.035, 0.04][seed % 4]
+    )
+)"""
+
+
+@pytest.mark.parametrize("resumes", [False, True], ids=["begins anew", "goes back"])
+@pytest.mark.parametrize("expected_uses", ["10", "30"])
+def test_no_policy_is_published_that_its_own_figures_condemn(
+    job: Job, sqlite_url: str, resumes: bool, expected_uses: str
+) -> None:
+    run = job(AMP, "--learn", "--uses", expected_uses, resumes=resumes)
+    for _ in range(8):
+        run.succeeds()
+    with open_database(sqlite_url, create=False) as database:
+        versions = [entry.policy for entry in PolicyRegistry(database).entries()]
+    for policy in versions:
+        assert policy.delivered_share is not None
+        assert policy.baseline_kept_share is not None
+        assert policy.delivered_share >= policy.baseline_kept_share - 0.05
+    newest = max(versions, key=lambda one: one.version)
+    assert newest.switch_percent >= 75
+    assert all(use["kept"] for use in used(sqlite_url)[-3:])
