@@ -295,6 +295,12 @@ def test_a_command_that_ends_too_early_is_refused(steps: tuple[int, ...]) -> Non
         found.check_whole()
 
 
+def test_a_loop_that_reports_before_each_interval_leaves_out_the_last_one() -> None:
+    found = followed(*((step, step / 10, 0.5) for step in range(0, 100, 10)))
+    found.check_whole()
+    assert found.record().training_seconds == 10.0
+
+
 def test_a_run_that_is_stopped_or_diverges_ends_with_what_is_known() -> None:
     result = followed((20, 2.0, 0.5), (40, 4.0, 0.5)).record(stopped_early=True)
     assert (result.worker_steps, result.training_seconds) == (40, 4.0)
