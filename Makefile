@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test tests coverage test-random test-kinds test-light lint dev docs pictures papers \
 	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
 	benchmark-learning benchmark-commands benchmark-guard \
-	benchmark-trust-live benchmark-parallel benchmark-failures clean
+	benchmark-trust-live benchmark-parallel benchmark-failures foreign clean
 
 SIMULATED := --trainer simulated --profile sync-switch-resnet32
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
@@ -112,6 +112,14 @@ benchmark-parallel: $(INSTALLED)  ## Searches with several runs at once: ten min
 
 benchmark-failures: $(INSTALLED)  ## 200 runs with random failures: half an hour.
 	$(BIN)/python -m benchmarks.failures --runs 200 --output docs/failures.md
+
+# What comes after -- in OPTIONS goes to --trainer command: OPTIONS="--arguments '{switch_step}' -- \
+# --metric-pattern ...".
+foreign: $(INSTALLED)  ## What a training script from elsewhere gets: SCRIPT=, STEPS=, ORIGINAL=.
+	@test -n "$(SCRIPT)" -a -n "$(STEPS)" || { echo "error: give SCRIPT=train.py STEPS=1000, and perhaps" \
+		"ORIGINAL=, the script as it was before, and OPTIONS=" >&2; exit 2; }
+	$(BIN)/python -m benchmarks.foreign $(SCRIPT) --total-steps $(STEPS) \
+		$(if $(ORIGINAL),--original $(ORIGINAL)) $(OPTIONS)
 
 dev: $(INSTALLED)  ## An environment to work in.
 

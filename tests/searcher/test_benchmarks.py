@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import command_jobs, guard, learning, parallel_searches, strategies, trust
+from benchmarks import command_jobs, foreign, guard, learning, parallel_searches, strategies, trust
 from benchmarks.contenders import REFERENCE, answer_without_noise, contenders, judged
 from benchmarks.problems import (
     GeneratedProblem,
@@ -260,3 +260,33 @@ def test_the_published_runs_say_what_the_paper_says(published: Path) -> None:
     paper = next(c for c in contenders() if c.names == (REFERENCE,))
     ((_, outcome),) = judged(paper, answers["resnet32-cifar10-8"], False)
     assert outcome.cost == pytest.approx(12.71, rel=0.005)
+
+
+FOREIGN = """
+import sys
+switch, seed = map(int, sys.argv[1:])
+for step in range(0, 100, 5):
+    best = 0.9 if switch >= 20 else 0.8
+    print("at", step, min(best, step / 40) + seed % 7 / 9999, (step + 3 * min(step, switch)) / 10)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "before.py").write_text(FOREIGN.replace("best = 0.9 if switch >= 20 else 0.8", ""))
+    (tmp_path / "script.py").write_text(FOREIGN)
+    files = [tmp_path / "script.py", "--original", tmp_path / "before.py"]
+    job = ("--total-steps", 100, "--arguments", "{switch_step} {seed}")
+    size = ("--uses", 1, "--runs", 1, "--points", 100, 25, 12.5, "--json", tmp_path / "found.json")
+    pattern = r"at (?P<step>\S+) (?P<accuracy>\S+) (?P<seconds>\S+)"
+    words = [*files, *job, *size, "--", "--metric-pattern", pattern]
+    monkeypatch.setattr(sys, "argv", ["foreign", *map(str, words)])
+    foreign.main()
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (found["answer"], found["best"][1]) == (25.0, 25.0)
+    assert found["lines"] == "1 added, 1 removed of 6"
+    assert [row["keeps_accuracy"] for row in found["truth"]] == [True, True, False]
+    uses = found["after the search"]
+    assert (uses["kept"], uses["switches"]) == (1, [25.0])
+    assert uses["shares"] == pytest.approx([0.44], abs=0.02)
+    assert found["from nothing"]["kept"] == 1
