@@ -36,12 +36,12 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import mean_of, seconds_at_pace
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
+from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch, Target
 from syncswitch.storage.records.job import OWN_MOMENTUM, SearchInfo, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
-from syncswitch.storage.records.unmeasured import LEARNT, unmeasured_policy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.trials.workloads import register_workload

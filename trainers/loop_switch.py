@@ -29,12 +29,25 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import checksum_of
+from syncswitch.storage.policies.unmeasured import (
+    check_one_says_when,
+    unmeasured_policy,
+    unmeasured_text,
+    watched_metric,
+)
 from syncswitch.storage.records.guard import Band, FailedSwitch, later_switch_points
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
-from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
+from syncswitch.storage.records.trial import (
+    BASELINE_PERCENT,
+    Evaluation,
+    PhaseRecord,
+    RunEvent,
+    TrialSpec,
+)
 from syncswitch.storage.uses.spool import spool_beside, spool_use
 from syncswitch.trainers.command import report, tell_run
 from syncswitch.trainers.job.schedule import switch_worker_step
@@ -42,6 +55,13 @@ from syncswitch.trainers.run.guard import Guarding
 from syncswitch.trainers.run.record import Position, trial_record
 
 _LOG = logging.getLogger("syncswitch")
+
+_NO_LENGTH = (
+    "there is neither a policy nor total_steps, so that all steps are in the first way; give"
+    " LoopSwitch total_steps="
+)
+_COPIED = "what was trained after it, and a copy of its state in memory"
+_SAVED = "what was trained after it, where the loop saves its state at the switch (saves_at)"
 
 Broadcast = Callable[[int | None], int | None]  # passes the chief's value to every process
 
@@ -61,10 +81,14 @@ class LoopSwitch:
 
     If `syncswitch-run` or a search started the script, that decides when to switch and how good the
     run has to be, and gets its measurements. With a policy file alone the run is added to
-    `NAME.uses.jsonl` beside the file. Without either all steps are in the first way.
+    `NAME.uses.jsonl` beside the file. Without either it switches at 50 % of `total_steps`, as
+    nobody knows how early your second way may begin, and is compared with its own tests; a warning
+    says what is expected of that, and what is not known.
 
     Args:
         policy: Policy file, or `{plan}` of `--trainer command`; None or empty for neither.
+        switch_at: Without either, switch after this percentage of the steps; 100 is the first way
+            alone.
         seed: Seed of this run, unless `syncswitch-run` started it, which has its own.
         keeps: Objects to copy in memory at the switch, and to restore after an alarm; empty if the
             loop saves and loads its state itself, see `saves_at`.
@@ -74,20 +98,27 @@ class LoopSwitch:
             process otherwise.
         broadcast: Passes the chief's value to every process; None as above.
         total_steps: The steps of this loop, to be told where the policy is for another number.
+            Needed without a policy: otherwise all steps are in the first way.
         processes: The processes that train together, to be told the same; None for those of
             `torch.distributed` if that is initialized at the first test.
+        metric_name: Without a policy, the name of what is tested, for messages.
+        metric_goal: Without a policy, whether more of it is better, `max`, or less, `min`; None for
+            an accuracy from 0 to 1. With a goal
+            the switch is at 75 %, as nobody knows how much may be lost.
 
     Attributes:
         events: The alarms so far, if this process decides.
 
     Raises:
         PolicyError: The file is not a policy with one switch.
+        UserError: An argument is out of range.
     """
 
     def __init__(
         self,
         policy: str | Path | None = None,
         *,
+        switch_at: float | None = None,
         seed: int = 0,
         keeps: Sequence[Stateful] = (),
         clock: Callable[[], float] = time.monotonic,
@@ -95,7 +126,10 @@ class LoopSwitch:
         broadcast: Broadcast | None = None,
         total_steps: int | None = None,
         processes: int | None = None,
+        metric_name: str = ACCURACY_NAME,
+        metric_goal: str | None = None,
     ) -> None:
+        check_one_says_when(policy, switch_at)
         self._processes: tuple[bool, Broadcast | None] | None = None
         if is_chief is not None or broadcast is not None:
             self._processes = is_chief is not False, broadcast
@@ -114,14 +148,50 @@ class LoopSwitch:
         self._is_behind = True  # until a step before the switch was seen
         plan, told = (os.environ.get(f"SYNCSWITCH_{name}") for name in ("PLAN", "SWITCH_STEP"))
         self._told_step = int(told) if told and not plan else None
-        if self._told_step is None and (plan or policy):
-            self._path = Path(plan or policy or "")
+        self._plan = Path(plan) if plan else None
+        self._path = self._plan or Path(policy or "")
+        self._policy: TimingPolicy | None = None
+        self._first: tuple[int, float | None, Metric] | None = None
+        self._to_tell: str | None = None  # before the first step
+        self._loaded: dict[str, Any] | None = None
+        if self._told_step is not None:
+            return
+        if plan or policy:
             self._policy, spec = _read(self._path, seed)
+            if self._policy is None:
+                self._plan = self._path
             self._guarding = Guarding(spec)
-            if self._policy is None and (self._processes is None or self._processes[0]):
-                tell_run(self._path)
+            if self._plan is not None and (self._processes is None or self._processes[0]):
+                tell_run(self._plan)
             self._tell_difference("steps", total_steps, spec.identity.total_worker_steps)
             self._tell_processes(processes, spec)
+            return
+        self._first = seed, switch_at, watched_metric(metric_name, metric_goal)
+        self._to_tell = _NO_LENGTH
+        if total_steps is not None:
+            self.takes(total_steps, _COPIED if self._keeps else _SAVED)
+
+    def takes(self, total_steps: int, lost: str) -> None:
+        """Takes the length of a run without a policy, unless it is known already.
+
+        Args:
+            total_steps: The steps of the loop.
+            lost: What a switch that fails costs, as a clause.
+
+        Raises:
+            UserError: The percentage of `switch_at` is none.
+        """
+        if self._first is None:
+            return
+        (seed, switch_at, metric), self._first = self._first, None
+        job = WorkloadIdentity.undescribed("loop", total_steps, 1, ("first", "second"), metric)
+        policy = unmeasured_policy(job, switch_at)
+        self._guarding = Guarding(_spec(policy, job, seed))
+        self._to_tell = None
+        if switch_at is None:
+            self._to_tell = f"this training {unmeasured_text(policy, lost, 'switch_at=100')}"
+        if self._loaded is not None:
+            self.load_state_dict(self._loaded)
 
     def _tell_processes(self, here: int | None, spec: TrialSpec) -> None:
         # A policy for one may come from a search that was not told how many there are.
@@ -156,6 +226,8 @@ class LoopSwitch:
     @property
     def may_go_back(self) -> bool:
         """True if the switch is guarded here, so that its state has to be saved."""
+        if self._first is not None:
+            return self._first[1] != BASELINE_PERCENT
         return self._guarding is not None and self._guarding.is_on
 
     def is_second(self, step: int) -> bool:
@@ -183,6 +255,10 @@ class LoopSwitch:
 
     def _note_begin(self, step: int) -> bool:
         """Notes where the second way begins; returns whether it has."""
+        if self._to_tell is not None:
+            told, self._to_tell = self._to_tell, None
+            if (self._processes or _torch_processes())[0]:
+                _LOG.warning("%s", told)
         at = self.switch_step
         if at is None or step < at:
             self._is_behind, self._began = False, None
@@ -282,6 +358,8 @@ class LoopSwitch:
         A state from before the last alarm changes nothing: a failed switch is not forgotten.
         """
         guarding, history = self._guarding, state["history"]
+        if self._first is not None:
+            self._loaded = state
         if guarding is None or history is None or len(history["failed"]) < len(guarding.failed):
             return
         guarding.remember(history)
@@ -305,6 +383,8 @@ class LoopSwitch:
         identity = guarding.plan.identity
         metric = identity.decided_by
         is_finite = math.isfinite(value)
+        if self._plan is None and self._policy is None and is_finite:
+            _check_possible(value, metric)
         accuracy = metric.accuracy(value) if is_finite else metric.worst_accuracy
         self._evaluations.append(Evaluation(step, seconds, accuracy, loss))
         if is_finite:
@@ -317,14 +397,14 @@ class LoopSwitch:
             self.events += (event,)
             self._lost_seconds += seconds - mark.elapsed_seconds
             self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
-            if self._policy is None:
-                tell_run(self._path, event=event)
+            if self._plan is not None:
+                tell_run(self._plan, event=event)
                 report(step, seconds=seconds)
             return mark.done
         if not is_finite or step >= identity.total_worker_steps:
             self._is_over = True
             self._record(guarding, step, seconds, diverged=not is_finite)
-        if self._policy is None:
+        if self._plan is not None:
             losses = {"loss": loss} if math.isfinite(loss) else {}
             report(step, seconds=seconds, **{**losses, metric.name: value})
         return None
@@ -346,8 +426,9 @@ class LoopSwitch:
             "events": self.events,
             "guard": guarding.outcome(first_done),
         }
+        if self._plan is not None:
+            tell_run(self._plan, **measured)
         if self._policy is None:
-            tell_run(self._path, **measured)
             return
         record = trial_record(guarding.plans[0], self._started_at, **measured)
         use = whole_use(self._policy, self._use_id, record)
@@ -392,9 +473,22 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
             f"{path} is not a policy file ({error}); export it again with `syncswitch-search policy"
             " export`"
         ) from error
+    return policy, _spec(policy, identity, seed)
+
+
+def _spec(policy: TimingPolicy, identity: WorkloadIdentity, seed: int) -> TrialSpec:
     percent, band = policy.switch_percent, policy.band
     retries = later_switch_points(percent, identity.momentum_after_switch) if band else ()
-    return policy, TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
+    return TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
+
+
+def _check_possible(value: float, metric: Metric) -> None:
+    """Raises UserError where a test of a run without a policy is no value of its metric."""
+    if not metric.is_possible(metric.accuracy(value)):
+        raise UserError(
+            f"a test has {metric.name} {value:g}, and without a policy it is an accuracy from 0 to"
+            " 1: give metric_goal='max' if more of it is better, or 'min' if less is"
+        )
 
 
 def _trial(

@@ -31,9 +31,7 @@ from syncswitch.cli.options import (
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import (
-    USUAL_PROTOCOLS,
     USUAL_USES,
-    USUAL_WORKERS,
     ClusterChoice,
     TrainerChoice,
 )
@@ -41,7 +39,7 @@ from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.storage.errors import UserError, one_line
-from syncswitch.storage.records.job import LARGEST_SEED
+from syncswitch.storage.records.job import LARGEST_SEED, USUAL_PROTOCOLS, USUAL_WORKERS
 
 if TYPE_CHECKING:
     from syncswitch.searcher.training.train import Training

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from typing_extensions import override
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import USUAL_PROTOCOLS, USUAL_WORKERS, RunConditions
 from syncswitch.trainers.cluster.local import load_local_workload
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import BUILT_IN, find_module
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from syncswitch.trainers.conditions import ConditionsChoice
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
-
-USUAL_WORKERS = 4
-USUAL_PROTOCOLS = "bsp,asp"
-"""Default protocols of a cluster."""
 
 USUAL_USES = 3
 """Trainings of a job that are expected in all where nobody says how many: a few."""

@@ -19,9 +19,9 @@ from syncswitch.searcher.strategies.base import (
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import asked_trials
 from syncswitch.searcher.words import counted, measured_threshold_text, percent_text, sentence
+from syncswitch.storage.policies.unmeasured import RECORDED
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
-from syncswitch.storage.records.unmeasured import RECORDED
 
 # Only a few further runs are considered.
 _MOST_FURTHER_RUNS = 3

@@ -10,12 +10,12 @@ from typing import Any
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import NONE, capitalized, counted, sentence
+from syncswitch.storage.policies.unmeasured import expected_sentences
 from syncswitch.storage.records.guard import Target
 from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
-from syncswitch.storage.records.unmeasured import expected_sentences
 from syncswitch.storage.uses.summary import Drift, UseSummary, is_kept
 
 _LEAST_SPREAD = 2  # runs that say anything of how much they differ

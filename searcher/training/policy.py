@@ -21,15 +21,15 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
-from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import BASELINE_PERCENT
-from syncswitch.storage.records.unmeasured import (
+from syncswitch.storage.policies.unmeasured import (
     LEARNT,
     RECORDED,
     unmeasured_policy,
     unmeasured_text,
 )
+from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.job.loading import find_module, normal_reference
 from syncswitch.trainers.job.schedule import check_length
 from syncswitch.trainers.protocols import check_protocols

@@ -20,6 +20,11 @@ MOST_WORKER_STEPS = 10**15
 LARGEST_SEED = 2**31 - 1
 """The largest seed of a run: every library that takes a seed takes this one."""
 
+USUAL_WORKERS = 4
+"""The size of a cluster where nobody says it."""
+
+USUAL_PROTOCOLS = "bsp,asp"
+"""The protocols of a cluster where nobody says them."""
 
 OWN_MOMENTUM = "own"
 """The rule of the second protocol with which each worker keeps a momentum of its own."""
@@ -88,6 +93,24 @@ class WorkloadIdentity:
         pairs = known["learning_rate_boundaries"]  # JSON has no tuples
         boundaries = None if pairs is None else tuple((step, factor) for step, factor in pairs)
         return cls(**{**known, "learning_rate_boundaries": boundaries})
+
+    @classmethod
+    def undescribed(
+        cls, name: str, total_steps: int, workers: int, protocols: tuple[str, str], metric: Metric
+    ) -> WorkloadIdentity:
+        """Makes a job of which nobody says how it trains."""
+        parts = ("model", "data_set", "loss", "optimizer", "evaluation_interval_worker_steps")
+        numbers = ("batch_size", "learning_rate", "momentum", "learning_rate_boundaries")
+        unknown: dict[str, Any] = dict.fromkeys((*parts, *numbers))
+        return cls(
+            name=name,
+            total_worker_steps=total_steps,
+            workers=workers,
+            first_protocol=protocols[0],
+            second_protocol=protocols[1],
+            **unknown,
+            **metric.fields,
+        )
 
     @property
     def decided_by(self) -> Metric:

@@ -39,12 +39,12 @@ from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.unmeasured import unmeasured_policy
 from syncswitch.storage.queries.policies import use_facts
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, GuardOutcome
 from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
-from syncswitch.storage.records.unmeasured import unmeasured_policy
 from syncswitch.storage.uses.store import record_use, uses, uses_of
 from syncswitch.storage.uses.summary import UseSummary
 from tests.searcher.policies import published
@@ -338,14 +338,14 @@ def test_few_runs_of_a_job_without_a_usual_threshold_take_the_gain_at_once(url: 
     own = replace(KILOMETRES, momentum_after_switch=OWN_MOMENTUM)
     # The second fails at its switch and ends as BSP alone, which is one run of three.
     made = [run_in_kilometres(url, own, 3, 2.0, held) for held in (None, 100.0, None)]
-    assert [plan.switch_percent for plan, _ in made] == [6.25, 6.25, 25.0]
+    assert [plan.switch_percent for plan, _ in made] == [12.5, 12.5, 50.0]
     # Nothing is measured that a run could be held against.
     assert [plan.band for plan, _ in made] == [Band(None, 0.0)] * 3
     for plan, _ in made:
         assert plan.expected is not None
         assert plan.expected.target_accuracy is None
     policy = versions(url)[0]
-    assert (policy.switch_percent, policy.target_accuracy, policy.threshold) == (6.25, None, 0.0)
+    assert (policy.switch_percent, policy.target_accuracy, policy.threshold) == (12.5, None, 0.0)
     said = promise_sentences(policy)
     assert "a model no worse than BSP's own models are by chance (nobody has measured how" in said
     with open_database(url, create=False) as database:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import read_policy_file, write_policy
 from syncswitch.storage.policies.registry import import_policies
 from syncswitch.storage.records.guard import Band, BandPoint
@@ -329,3 +329,92 @@ def test_a_loop_that_looks_beyond_the_next_switch_before_it_goes_back_is_guarded
     assert not switch.is_second(125)
     assert switch.is_second(250)
     assert [switch.test(step, 0.2) for step in (300, 400, 500)] == [None, None, 250]
+
+
+SAID = (
+    "this training switches to the second way at 50 %, guarded by its own tests; a switch that"
+    " fails costs what was trained after it, {}. No run of the first way alone has measured a"
+    " target, and by what other jobs show (7 recorded jobs) that is the least time for this"
+    " training. About 89 of 100 jobs like this one should deliver a model within 0.01 of the first"
+    " way's mean accuracy, where about 95 do with the first way alone, in 0.71 of its time: that is"
+    " expected from other jobs, and not measured on this one. switch_at=100 trains with the first"
+    " way alone"
+)
+
+
+def test_without_a_policy_it_switches_at_the_half_and_says_what_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = train(LoopSwitch(total_steps=W), lambda _: 0.9)
+    assert found == ([500], [], list(range(500, W)))
+    assert caplog.messages == [
+        SAID.format("where the loop saves its state at the switch (saves_at)")
+    ]
+    caplog.clear()
+    assert not LoopSwitch(total_steps=W, keeps=[Model()]).is_second(0)
+    assert caplog.messages == [SAID.format("and a copy of its state in memory")]
+    caplog.clear()
+    LoopSwitch(total_steps=W, is_chief=False).is_second(0)
+    assert caplog.messages == []
+    assert list(tmp_path.iterdir()) == []  # nothing to record it beside
+
+
+def test_without_a_policy_its_own_tests_send_it_back(caplog: pytest.LogCaptureFixture) -> None:
+    switch = LoopSwitch(total_steps=W)
+    saved, went_back, second = train(switch, lambda _: 0.2)
+    assert (saved, [back for _, back in went_back]) == ([500], [500])
+    assert second == list(range(500, went_back[0][0]))
+    assert "has not recovered" in switch.events[0].reason
+    # Without a threshold it sees little, so that it switches later.
+    of_loss = LoopSwitch(total_steps=W, metric_goal="min", metric_name="loss")
+    assert of_loss.switch_step == 750
+    of_loss.saves_at(750)
+    assert of_loss.test(800, NAN) == 750
+
+
+def test_without_a_policy_its_user_says_when(caplog: pytest.LogCaptureFixture) -> None:
+    assert train(LoopSwitch(total_steps=W, switch_at=100), lambda _: 0.2) == ([], [], [])
+    assert LoopSwitch(total_steps=W, switch_at=10).switch_step == 100
+    assert caplog.messages == []
+
+
+def test_without_a_policy_and_a_length_it_says_that_nothing_switches(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert train(LoopSwitch(), lambda _: 0.2) == ([], [], [])
+    (said,) = caplog.messages
+    assert said.startswith("there is neither a policy nor total_steps, so that all steps are in")
+
+
+def test_a_loop_without_a_policy_that_is_killed_goes_on_once_its_length_is_known() -> None:
+    switch = LoopSwitch(total_steps=W)
+    switch.saves_at(500)
+    assert switch.test(600, NAN) == 500
+    again = LoopSwitch()
+    assert again.may_go_back
+    again.load_state_dict(json.loads(json.dumps(switch.state_dict())))
+    again.takes(W, "")
+    assert (again.switch_step, again.may_go_back) == (None, False)
+    assert switch.state_dict()["use_id"] == again.state_dict()["use_id"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"policy": "job.json", "switch_at": 5}, "policy and switch_at both say when to switch"),
+        ({"total_steps": W, "switch_at": 101}, "switch_at is 101: give a percent from 0 to 100"),
+        ({"metric_goal": "less"}, "metric_goal is 'less': give one of max, min"),
+        ({"metric_name": "val_loss"}, "nothing says whether more of val_loss is better: give metr"),
+    ],
+)
+def test_what_contradicts_itself_without_a_policy_is_one_line(
+    options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        LoopSwitch(**options)
+
+
+def test_a_test_that_is_no_accuracy_is_refused() -> None:
+    with pytest.raises(UserError, match=r"has accuracy 2\.5, and without a policy it is .*0 to 1"):
+        LoopSwitch(total_steps=W).test(100, 2.5)

@@ -9,10 +9,9 @@ import math
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from string import Formatter
-from typing import Any
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import MOST_WORKER_STEPS, WorkloadIdentity, name_problem
@@ -289,20 +288,10 @@ class CommandJob:
         name.
         """
         content = json.dumps({"name": self.name, "command": self.template.what})
-        parts = ("data_set", "loss", "optimizer")
-        numbers = ("batch_size", "learning_rate", "momentum", "learning_rate_boundaries")
-        names = (*parts, *numbers, "evaluation_interval_worker_steps")
-        unknown: dict[str, Any] = dict.fromkeys(names)
-        return WorkloadIdentity(
-            name=self.name,
-            model=hashlib.sha256(content.encode()).hexdigest(),
-            total_worker_steps=self.total_steps,
-            workers=self.workers,
-            first_protocol=self.protocols[0],
-            second_protocol=self.protocols[1],
-            **unknown,
-            **self.metric.fields,
+        job = WorkloadIdentity.undescribed(
+            self.name, self.total_steps, self.workers, self.protocols, self.metric
         )
+        return replace(job, model=hashlib.sha256(content.encode()).hexdigest())
 
     @property
     def runs_folder(self) -> Path:

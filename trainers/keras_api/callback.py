@@ -13,11 +13,20 @@ import keras
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.unmeasured import (
+    check_one_says_when,
+    unmeasured_policy,
+    unmeasured_text,
+    watched_metric,
+)
 from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.job import USUAL_PROTOCOLS, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.job.keras_parts import warn_once
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
+from syncswitch.trainers.protocols import parse_pair
 from syncswitch.trainers.run.guard import Guard
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +58,10 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
     With `steps_per_execution` the switch and the end come at the end of an execution.
 
+    Without a policy it switches from BSP to ASP at 50 %, as nobody knows how early a training bears
+    the second phase of your strategy. A warning says what is expected of that, and what is not
+    known. Its guard has the training's own validations alone.
+
     The training is guarded: weights and optimizer are kept at the switch. If the loss is not a
     number after it, or validations (`monitor`) leave the policy's `band`, they are restored, and
     the first protocol does the rest: count and rate are those of the switch again,
@@ -66,11 +79,13 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         ```
 
     Args:
-        policy: The policy, or the path of a policy file.
+        policy: The policy, or the path of a policy file; None to train without one.
+        switch_at: Without a policy, switch after this percentage of W; 100 is BSP alone.
+        total_worker_steps: W of a training without a policy; None for that of the policy.
         at_switch: Called with the model once, between the last batch of the first protocol and the
             first one of the second; before the first batch if the job starts after its switch.
             It may compile the model anew; a new optimizer keeps the rate that it comes with.
-        workers: n; None for that of the policy.
+        workers: n; None for that of the policy. Without one it is needed.
         worker_steps_per_batch: Before and after the switch; None for the worker-steps of a round
             of the policy's protocols, 1 for those without rounds.
         scale_learning_rate: False to leave the learning rate alone.
@@ -81,7 +96,11 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             A callback that begins after its switch has nothing to go back to, and no guard.
         monitor: Name of the metric of the policy's search in the logs of an epoch, measured on the
             data of the search; without it only the loss is watched. None for Keras' name of it,
-            such as `val_accuracy`, `val_loss` or `val_mean_absolute_error`.
+            such as `val_accuracy`, `val_loss` or `val_mean_absolute_error`. Without a policy it
+            may be any, by default `val_accuracy`.
+        metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
+            None for an accuracy from 0 to 1. With a goal
+            the switch is at 75 %, as nobody knows how much may be lost.
         at_alarm: Called with the model once, before its state at the switch is restored; undoes
             what `at_switch` did.
 
@@ -100,8 +119,10 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
     def __init__(
         self,
-        policy: TimingPolicy | str | Path,
+        policy: TimingPolicy | str | Path | None = None,
         *,
+        switch_at: float | None = None,
+        total_worker_steps: int | None = None,
         at_switch: Callable[[Any], None] | None = None,
         workers: int | None = None,
         worker_steps_per_batch: tuple[int, int] | None = None,
@@ -110,10 +131,22 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         stop_at_switch: bool = False,
         guard: bool = True,
         monitor: str | None = None,
+        metric_goal: str | None = None,
         at_alarm: Callable[[Any], None] | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(policy, TimingPolicy):
+        check_one_says_when(policy, switch_at)
+        if policy is None:
+            metric = watched_metric((monitor or "").removeprefix("val_"), metric_goal)
+            policy = _without_policy(switch_at, total_worker_steps, workers, metric)
+            if guard and switch_at is None:
+                lost = "what was trained after it, and a copy of its state in memory"
+                _LOG.warning("this training %s", unmeasured_text(policy, lost, "switch_at=100"))
+        elif total_worker_steps is not None:
+            raise UserError(
+                "policy and total_worker_steps both say how long: leave out one of them"
+            )
+        elif not isinstance(policy, TimingPolicy):
             policy = read_policy_file(policy).policy
         self.workers = policy.workers if workers is None else workers
         _check_whole("workers", self.workers, 1)
@@ -281,6 +314,21 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             # `float` cannot read a mirrored variable.
             rate.assign(float(keras.ops.convert_to_numpy(rate)) * scale / self._scale)
             self._scale = scale
+
+
+def _without_policy(
+    switch_at: float | None, total_worker_steps: int | None, workers: int | None, metric: Metric
+) -> TimingPolicy:
+    """Returns the policy of a job that nobody has measured, with a second phase of the user's."""
+    if total_worker_steps is None or workers is None:
+        raise UserError(
+            "there is neither a policy nor total_worker_steps and workers: give both, or a policy"
+        )
+    _check_whole("total_worker_steps", total_worker_steps, 2)
+    _check_whole("workers", workers, 1)
+    pair = parse_pair(USUAL_PROTOCOLS)
+    job = WorkloadIdentity.undescribed("fit", total_worker_steps, workers, pair, metric)
+    return unmeasured_policy(job, switch_at)
 
 
 class _Kept:

@@ -10,14 +10,20 @@ from typing import Any
 from syncswitch.storage.errors import FatalError, UserError, WorkloadError
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.unmeasured import (
+    check_one_says_when,
+    unmeasured_policy,
+    unmeasured_text,
+)
 from syncswitch.storage.records.guard import Band, later_switch_points
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import USUAL_PROTOCOLS, USUAL_WORKERS, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.keras_api.from_compiled import from_compiled
 from syncswitch.trainers.model.state import read_checkpoint, restored_model
+from syncswitch.trainers.protocols import parse_pair
 from syncswitch.trainers.trainer import Observer
 
 _LOG = logging.getLogger(__name__)
@@ -28,7 +34,8 @@ def fit(
     x: Any,
     y: Any = None,
     *,
-    policy: TimingPolicy | str | Path,
+    policy: TimingPolicy | str | Path | None = None,
+    switch_at: float | None = None,
     epochs: int | None = None,
     workers: int | None = None,
     seed: int = 0,
@@ -41,6 +48,10 @@ def fit(
     The n workers are threads of this process. If the training fails after its switch by the
     policy's `band`, it goes back there, and on with the first protocol to a later switch; the
     record says so.
+
+    Without a policy it switches from BSP to ASP where the first training of a workload does, at
+    6.25 % where each worker keeps a momentum of its own and the metric is an accuracy. It is
+    compared with its own tests, and a warning says what is expected of that, and what is not known.
 
     The training starts from the model's present values, and leaves the trained ones in it. One that
     diverges, or that the observer stops, leaves the model as it was. Loss, optimizer and metric are
@@ -58,10 +69,12 @@ def fit(
         x: Training inputs, or a Dataset, `Data` or `StreamedData`.
         y: Training labels; None if x has them.
         policy: The policy, or the path of a policy file. Whether it is of this very job is not
-            checked.
+            checked. None to train without one.
+        switch_at: Without a policy, switch after this percentage of the worker-steps; 100 is BSP
+            alone.
         epochs: Length of the training, of which the policy's percent is taken; None for the
-            policy's W.
-        workers: n; None for that of the policy.
+            policy's W. Needed without a policy.
+        workers: n; None for that of the policy, and without one 4.
         seed: Seed of the order of the data and of random layers.
         observer: Watches the training.
         guard: False to train on after the switch whatever happens. There is no guard either if W or
@@ -78,17 +91,21 @@ def fit(
         UserError: The model is not compiled, the policy cannot be read, the arguments do not fit
             together, or TensorFlow is in use with too few devices.
     """
+    check_one_says_when(policy, switch_at)
     known = None
-    if not isinstance(policy, TimingPolicy):
+    if policy is not None and not isinstance(policy, TimingPolicy):
         content = read_policy_file(policy)
         policy, known = content.policy, content.workload.identity
-    workers = policy.workers if workers is None else workers
+    if workers is None:
+        workers = USUAL_WORKERS if policy is None else policy.workers
     if workers < 1:
         raise UserError(f"workers is {workers}: give a whole number of 1 or more")
     if not hasattr(model, "set_weights"):
         raise WorkloadError("the model is not compiled; call its compile() before")
-    if epochs is None:
+    if epochs is None and policy is not None:
         job["total_worker_steps"] = policy.total_worker_steps
+    elif epochs is None and "total_worker_steps" not in job:
+        raise UserError("nothing says how long to train: give epochs, or a policy")
     workload = from_compiled(
         model,
         x,
@@ -102,7 +119,15 @@ def fit(
             **job,
         },
     )
-    identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
+    pair = parse_pair(USUAL_PROTOCOLS)
+    if policy is not None:
+        pair = policy.first_protocol, policy.second_protocol
+    identity = workload_identity(workload, workers, *pair)
+    if policy is None:
+        policy = unmeasured_policy(identity, switch_at)
+        if guard and switch_at is None:
+            lost = "what was trained after it, and its state is kept in a file until then"
+            _LOG.warning("this training %s", unmeasured_text(policy, lost, "switch_at=100"))
     band = band_for(policy, known or identity, identity) if guard else None
     if band is None and policy.bare_warning is not None:
         _LOG.warning(policy.bare_warning)

@@ -44,17 +44,25 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     in the first way alone.
 
     If `syncswitch-run` or a search has started the script, that decides when to switch, guards the
-    run and gets each validation. Without that and without a policy the callback does nothing.
+    run and gets each validation. Without that and without a policy it switches at 50 % of the
+    steps, as nobody knows how early the second way may begin, and is compared with its own
+    validations; a warning says what is expected of that, and what is not known.
 
     Args:
         policy: Policy file, see `syncswitch-search policy export`; None without one.
+        switch_at: Without a policy, switch after this percentage of the steps; 100 is the first way
+            alone.
         monitor: Name under which the module logs the policy's metric in its validation, with
             `sync_dist=True`, as rank 0's value counts.
+        metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
+            None for an accuracy from 0 to 1. With a goal
+            the switch is at 75 %, as nobody knows how much may be lost.
         seed: Seed of this run, for its record.
         second_way: The second way of training; None for `LocalSgd()`, which needs DDP.
 
     Raises:
         PolicyError: The file is not a policy with one switch.
+        UserError: An argument is out of range, or missing without a policy.
     """
 
     def __init__(
@@ -62,10 +70,19 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         policy: str | Path | None = None,
         *,
         monitor: str,
+        switch_at: float | None = None,
+        metric_goal: str | None = None,
         seed: int = 0,
         second_way: SecondWay | None = None,
     ) -> None:
-        self._switch = TrainerSwitch(policy, monitor, seed, second_way or LocalSgd())
+        self._switch = TrainerSwitch(
+            policy,
+            monitor,
+            seed,
+            second_way or LocalSgd(),
+            switch_at=switch_at,
+            metric_goal=metric_goal,
+        )
         self._process: int | None = None
         self._is_before_batch = False
         self._last_step = 0
@@ -99,7 +116,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuses trainers that cannot go back."""
-        if stage != "fit" or self._switch.is_inert:
+        if stage != "fit":
             return
         if self._process is None:
             raise UserError("call switch.fit(trainer, model) instead of trainer.fit(model)")
@@ -111,8 +128,6 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts or resumes."""
-        if self._switch.is_inert:
-            return
         self._total_steps = trainer.estimated_stepping_batches
         self._switch.begin(trainer.strategy.model, self._total_steps)
         self._last_step = trainer.global_step
@@ -139,7 +154,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     ) -> None:
         """Lets the second way finish its step, and saves at the switch."""
         step = trainer.global_step
-        if self._switch.is_inert or step == self._last_step:
+        if step == self._last_step:
             return
         if step > self._last_step + 1:
             raise UserError(
@@ -160,7 +175,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Takes the test; after an alarm the trainer stops, and `fit` goes back."""
-        if self._switch.is_inert or trainer.sanity_checking or trainer.state.fn != "fit":
+        if trainer.sanity_checking or trainer.state.fn != "fit":
             return
         if self._switch.test(trainer.global_step, trainer.callback_metrics):
             trainer.should_stop = True

@@ -5,6 +5,7 @@ Only this module and the callbacks import PyTorch.
 
 # No annotations from the future here: DDP compares those of its hook with classes.
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,6 +21,10 @@ from syncswitch.storage.errors import UserError
 from syncswitch.trainers.loop_switch import LoopSwitch
 
 _log = logging.getLogger("syncswitch")
+
+_LOST = (
+    "what was trained after it, as the trainer saves a checkpoint there, and the time to load it"
+)
 
 
 class SecondWay:
@@ -121,10 +126,24 @@ class TrainerSwitch:
     """
 
     def __init__(
-        self, policy: str | Path | None, metric: str, seed: int, second_way: SecondWay
+        self,
+        policy: str | Path | None,
+        metric: str,
+        seed: int,
+        second_way: SecondWay,
+        *,
+        switch_at: float | None = None,
+        metric_goal: str | None = None,
     ) -> None:
         self._began: float | None = None
-        self._switch = LoopSwitch(policy, seed=seed, clock=self._seconds)
+        self._switch = LoopSwitch(
+            policy,
+            switch_at=switch_at,
+            seed=seed,
+            clock=self._seconds,
+            metric_name=metric,
+            metric_goal=metric_goal,
+        )
         self._metric, self._second_way = metric, second_way
         self._is_second = False
         self.saved: dict[str, str] = {}
@@ -132,13 +151,13 @@ class TrainerSwitch:
         self.tested_step = -1
 
     @property
-    def is_inert(self) -> bool:
-        """True if there is neither a policy nor a told switch, so that nothing is to be done."""
-        return self._switch.switch_step is None and self._switch.total_steps is None
+    def may_go_back(self) -> bool:
+        """True if the trainer may have to resume from a checkpoint at the switch."""
+        return self._switch.may_go_back
 
     def check_callbacks(self, callbacks: Iterable[object]) -> None:
         """Refuses a callback that may end the training before its switch can be judged."""
-        for one in callbacks if self._switch.may_go_back else ():
+        for one in callbacks if self.may_go_back else ():
             name = type(one).__name__
             if name.startswith("EarlyStopping"):
                 raise UserError(
@@ -148,6 +167,9 @@ class TrainerSwitch:
 
     def begin(self, model: nn.Module, total_steps: float) -> None:
         """Starts or resumes the training; raises UserError if policy or model do not fit."""
+        if not math.isfinite(total_steps):
+            raise UserError("the trainer makes steps without end: give it max_steps or max_epochs")
+        self._switch.takes(int(total_steps), _LOST)
         expected = self._switch.total_steps
         if expected not in (None, total_steps):
             raise UserError(
@@ -162,8 +184,6 @@ class TrainerSwitch:
 
     def before_step(self, step: int) -> None:
         """Selects the way of the next step, after `step` ones."""
-        if self.is_inert:
-            return
         self._is_second = self._switch.is_second(step)
         self._second_way.use(self._is_second)
 
@@ -179,7 +199,7 @@ class TrainerSwitch:
 
     def saves_at(self, step: int) -> bool:
         """Returns True if the trainer has to save a checkpoint now, to `remember`."""
-        return self.back is None and self._switch.saves_at(step) and self._switch.may_go_back
+        return self.back is None and self._switch.saves_at(step) and self.may_go_back
 
     def remember(self, step: int, checkpoint: str) -> None:
         """Records the path of the checkpoint at a switch, before or after it is saved."""

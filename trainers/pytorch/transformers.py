@@ -50,29 +50,45 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
 
     A step is an optimizer step, `state.global_step`. If `syncswitch-run` or a search has started
     the script, that decides when to switch, guards the run and gets each evaluation. Without that
-    and without a policy the callback does nothing. The trainer's own checkpoints contain the state
-    of the guard.
+    and without a policy it switches at 50 % of the steps, as nobody knows how early the second way
+    may begin, and is compared with its own evaluations; a warning says what is expected of that,
+    and what is not known. The trainer's own checkpoints contain the state of the guard.
 
     Args:
         policy: Policy file, see `syncswitch-search policy export`; None without one.
+        switch_at: Without a policy, switch after this percentage of the steps; 100 is the first way
+            alone.
         metric: Name of the policy's metric among those of an evaluation.
+        metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
+            None for an accuracy from 0 to 1. With a goal
+            the switch is at 75 %, as nobody knows how much may be lost.
         seed: Seed of this run, for its record.
         second_way: The second way of training; None for `LocalSgd()`, which needs DDP, as
             `torchrun` and `accelerate launch` use it.
 
     Raises:
         PolicyError: The file is not a policy with one switch.
+        UserError: An argument is out of range, or missing without a policy.
     """
 
     def __init__(
         self,
         policy: str | Path | None = None,
         *,
+        switch_at: float | None = None,
         metric: str = "eval_accuracy",
+        metric_goal: str | None = None,
         seed: int = 0,
         second_way: SecondWay | None = None,
     ) -> None:
-        self._switch = TrainerSwitch(policy, metric, seed, second_way or LocalSgd())
+        self._switch = TrainerSwitch(
+            policy,
+            metric,
+            seed,
+            second_way or LocalSgd(),
+            switch_at=switch_at,
+            metric_goal=metric_goal,
+        )
         self._metric = metric
         self._trainer: Trainer | None = None
 
@@ -84,7 +100,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         """
         if self not in trainer.callback_handler.callbacks:
             raise UserError("give the callback to the trainer as well: Trainer(callbacks=[switch])")
-        if trainer.args.save_only_model and not self._switch.is_inert:
+        if trainer.args.save_only_model and self._switch.may_go_back:
             raise UserError("save_only_model keeps too little to go back to; leave it out")
         self._switch.check_callbacks(trainer.callback_handler.callbacks)
         self._trainer = trainer
@@ -104,8 +120,6 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Starts or resumes."""
-        if self._switch.is_inert:
-            return
         if self._trainer is None:
             raise UserError("call switch.train(trainer) instead of trainer.train()")
         if (kept := state.stateful_callbacks.get(_KEY)) is not None:
@@ -131,8 +145,6 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Lets the second way finish its step, and has the state saved at the switch."""
-        if self._switch.is_inert:
-            return
         self._switch.after_step(state.global_step)
         if self._switch.saves_at(state.global_step):
             self._switch.remember(state.global_step, _copy_at(args, state.global_step))
@@ -143,8 +155,6 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Has the model tested after the last step."""
-        if self._switch.is_inert:
-            return
         if state.global_step >= state.max_steps > self._switch.tested_step:
             control.should_evaluate = self._switch.back is None
         self._before_looking(state, control)
@@ -158,7 +168,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         **_: Any,
     ) -> None:
         """Takes the test; after an alarm the trainer stops, and `train` goes back."""
-        if self._switch.is_inert or self._trainer is None:
+        if self._trainer is None:
             return
         # Each of several data sets has an evaluation of its own.
         if isinstance(self._trainer.eval_dataset, dict) and self._metric not in metrics:
@@ -171,7 +181,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Copies the checkpoint at the switch, as the trainer may delete its own."""
-        if self._switch.is_inert or not self._switch.saves_at(state.global_step):
+        if not self._switch.saves_at(state.global_step):
             return
         if dist.is_initialized():
             dist.barrier()  # all parts are written

@@ -97,8 +97,7 @@ def blown_up(tests: Sequence[Evaluation], switch_worker_step: int) -> str | None
 def fallen(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
     """Whether the run has been below its own best for long."""
     levels, done = _levels(tests), tests[-1].worker_step
-    share = _FALLEN_ALIKE if job.is_alike else _FALLEN
-    since = done - share * job.total_worker_steps
+    since = _since(levels, done, _FALLEN_ALIKE if job.is_alike else _FALLEN, job)
     earlier = [level for level in levels if level[0] <= since]
     recent = [accuracy for step, accuracy in levels if step > since]
     if since < switch_worker_step or not earlier or len(recent) < IN_A_ROW:
@@ -118,8 +117,9 @@ def fallen(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> st
 def standing_still(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
     """Whether a run that was rising up to its switch has not risen for long."""
     before = [one.accuracy for one in tests if one.worker_step <= switch_worker_step]
-    since = tests[-1].worker_step - _STILL * job.total_worker_steps
-    recent = [accuracy for step, accuracy in _levels(tests) if step > since]
+    levels = _levels(tests)
+    since = _since(levels, tests[-1].worker_step, _STILL, job)
+    recent = [accuracy for step, accuracy in levels if step > since]
     if since < switch_worker_step or len(before) < 2 or len(recent) < IN_A_ROW:
         return None
     if before[-1] - before[-2] <= _margin(tests, job) or max(recent) > before[-1]:
@@ -217,6 +217,12 @@ def _margin(tests: Sequence[Evaluation], job: Job) -> float:
         rough = math.sqrt(statistics.fmean(falls)) if falls else 0.0
         threshold = max(_RANGE * (max(accuracies) - min(accuracies)), rough)
     return _LOST * threshold + _DEVIATIONS * scatter(accuracies)
+
+
+def _since(levels: Sequence[tuple[int, float]], done: int, share: float, job: Job) -> float:
+    """Where the last `share` of the job begins, or the last levels where tests are rare."""
+    since = done - share * job.total_worker_steps
+    return min(since, levels[-IN_A_ROW - 1][0]) if len(levels) > IN_A_ROW else since
 
 
 def _levels(tests: Sequence[Evaluation]) -> list[tuple[int, float]]:

@@ -32,7 +32,6 @@ from syncswitch.cli.search.launch.making import (
 )
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import (
-    USUAL_PROTOCOLS,
     Job,
     JobRequest,
     TrainerChoice,
@@ -45,6 +44,7 @@ from syncswitch.searcher.search.plan import too_short
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES, make_strategy
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import USUAL_PROTOCOLS
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 

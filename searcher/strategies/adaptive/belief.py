@@ -30,12 +30,6 @@ _LEAST_EFFECTIVE = 100.0
 DIVERGING_SHARE = 0.5
 """Share of the runs that fail which diverge; the others end anywhere below, evenly by octave."""
 
-PLAIN_LOSS, PLAIN_NOTICED = 3.0, 0.8
-"""What a guard sees that has the run's own curve alone, as no target is measured.
-
-It notices this share of the runs that lose so many thresholds or more, and none that loses less.
-"""
-
 # Likelihoods of what should not happen: a bad guess stays possible, so that any history has one.
 _STRANGE_RUN = 1e-8
 _DIVERGED_WITHOUT_FAILURE = 1e-6
@@ -50,8 +44,8 @@ _SURE = 0.7
 class Datum:
     """One run that counts, at this index of the grid.
 
-    A guard ended one that `failed`: it lost more than beta, and nobody knows how much. Of one that
-    is `unjudged` nobody knows whether it lost anything: its guard noticed nothing.
+    A guard ended one that `failed`: it lost more than beta, and nobody knows how much. One
+    that is `unjudged`, as there is no threshold, did not diverge; nobody knows whether it lost any.
     """
 
     index: int
@@ -237,10 +231,8 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
         for index in failed:
             most = error if is_measured else np.zeros(len(guesses.cube))
             log_weights += np.log(_failing_share(prior, guesses, index, most))
-        plainly = np.full(len(guesses.cube), (PLAIN_LOSS - 1) * prior.threshold)
         for index in unjudged:
-            noticed = PLAIN_NOTICED * _failing_share(prior, guesses, index, plainly)
-            log_weights += np.log1p(-noticed)
+            log_weights += np.log1p(-DIVERGING_SHARE * guesses.failures[:, index])
         return log_weights
 
     guesses = first_guesses(prior)

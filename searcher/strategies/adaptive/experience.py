@@ -20,7 +20,7 @@ from syncswitch.searcher.strategies.adaptive.guesses import (
     Prior,
     first_guesses,
 )
-from syncswitch.storage.records.unmeasured import RECORDED
+from syncswitch.storage.policies.unmeasured import RECORDED
 
 _ROUNDS = 50
 

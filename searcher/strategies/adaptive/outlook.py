@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from syncswitch.searcher.strategies.adaptive.belief import (
     DIVERGING_SHARE,
-    PLAIN_LOSS,
-    PLAIN_NOTICED,
     Belief,
 )
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
@@ -28,7 +26,11 @@ _UNNOTICED = 5.0
 # A guard misses small losses, most of all while its target rests on few runs: a model that keeps
 # the accuracy more rarely than the first protocol's own costs a training more.
 _MISSED = 1.0
-# Without a target some alarms are false.
+# Without a target a guard has the run's own curve alone. It notices most of the runs that lose so
+# many thresholds or more, and none that loses less; some alarms are false. Without a threshold it
+# notices what diverges, and next to nothing else.
+_PLAIN_LOSS = 3.0
+_PLAIN_NOTICED = 0.8
 _FALSE_ALARMS = 0.02
 # Classes of a run by its loss in beta, of which the first two keep the accuracy, and the shares of
 # the classes among failed runs.
@@ -63,6 +65,7 @@ class Outlook:
         is_guarded: Whether a run goes back to a switch that failed, and switches again later.
         tries: (m,) whether a run that failed before switches again there.
         goes_back: Whether a failed run loses only what came after its switch, and not all of it.
+        is_blind: Whether no threshold is measured.
     """
 
     belief: Belief
@@ -72,6 +75,7 @@ class Outlook:
     is_guarded: bool
     tries: NDArray[np.bool_]
     goes_back: bool = True
+    is_blind: bool = False
 
     @functools.cached_property
     def kept(self) -> Floats:
@@ -168,11 +172,12 @@ class Outlook:
         from scipy.special import ndtr
 
         guesses, beta = self.belief.guesses, self.belief.threshold
+        noticed_share = 0.0 if self.is_blind else _PLAIN_NOTICED
         octaves = math.log(self.belief.largest_loss / beta)
-        plain = 1 - math.log(PLAIN_LOSS) / octaves if octaves > math.log(PLAIN_LOSS) else 0.0
-        usual = 1 - ndtr((PLAIN_LOSS * beta - guesses.losses) / guesses.scatter)
-        failing = DIVERGING_SHARE + (1 - DIVERGING_SHARE) * plain * PLAIN_NOTICED
-        noticed: Floats = (1 - guesses.failures) * usual * PLAIN_NOTICED
+        plain = 1 - math.log(_PLAIN_LOSS) / octaves if octaves > math.log(_PLAIN_LOSS) else 0.0
+        usual = 1 - ndtr((_PLAIN_LOSS * beta - guesses.losses) / guesses.scatter)
+        failing = DIVERGING_SHARE + (1 - DIVERGING_SHARE) * plain * noticed_share
+        noticed: Floats = (1 - guesses.failures) * usual * noticed_share
         noticed += guesses.failures * failing
         noticed += _FALSE_ALARMS * self.kept
         noticed[:, -1] = 0.0
@@ -184,7 +189,7 @@ class Outlook:
         errors = belief.guesses.target_z * belief.guesses.scatter[:, -1]
         measured = Target.mean_of([0.0], belief.threshold)
         known = replace(belief, reference=0.0, measured=measured, target_errors=errors)
-        return replace(self, belief=known)
+        return replace(self, belief=known, is_blind=False)
 
     @functools.cached_property
     def faster_probabilities(self) -> Floats:

@@ -408,6 +408,7 @@ class Assessment:
             strategy.guarded,
             tries & strategy.goes_back,
             strategy.goes_back,
+            self._is_blind,
         )
 
     def _next_index(self) -> int | None:

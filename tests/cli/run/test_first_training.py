@@ -81,10 +81,11 @@ def test_a_metric_without_a_usual_threshold_takes_the_gain_at_once(job: str) -> 
     path = Path(job.partition(":")[0])
     path.write_text(path.read_text().replace('name="tiny",', 'name="tiny",\n    metric="loss",'))
     said = words_of(trained(job))
-    assert "switches to ASP at 12.5 %" in said
+    little = "guarded by its own tests, which without a threshold show little but a run that"
+    assert f" %, {little} diverges" in said
     by_chance = "no worse than BSP's own models are by chance (nobody has measured how much"
     assert said.count(by_chance) == 2
-    assert json.loads(trained(job, "--json").stdout)["switch_percent"] < 50
+    assert json.loads(trained(job, "--json").stdout)["switch_percent"] < 100
     for command in ("show", "list"):
         invoked(search, "policy", command, *(["tiny", "--why"] if command == "show" else []))
     invoked(search, "report", "tiny", "-o", "report.html")

@@ -415,3 +415,52 @@ def test_a_metric_of_another_name_is_found_or_refused(
         return
     with pytest.raises(UserError, match=r"validations measure val_loss, .* give .* monitor="):
         switch.on_epoch_end(0, logs)
+
+
+def test_without_a_policy_it_switches_at_the_half_and_says_what_is_not_known(
+    model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    switch = make(None, total_worker_steps=W, workers=N)
+    assert (switch.workers, switch.total_worker_steps, switch.switch_worker_step) == (N, W, W // 2)
+    (said,) = caplog.messages
+    assert said.startswith(
+        "this training switches to ASP at 50 %, guarded by its own tests; a switch that fails costs"
+        " what was trained after it, and a copy of its state in memory. No run of BSP alone has"
+    )
+    caplog.clear()
+    alone = make(None, total_worker_steps=W, workers=N, switch_at=100)
+    assert alone.switch_worker_step == W
+    assert caplog.messages == []
+
+
+def test_without_a_policy_its_own_validations_send_it_back(keras: Any, own_model: Any) -> None:
+    class Validations(keras.callbacks.Callback):  # type: ignore[misc]
+        """The accuracy falls after the switch."""
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            logs["val_accuracy"] = 0.2 if switch.is_after_switch else 0.9
+
+    own_model.compile(keras.optimizers.SGD(1e-3), mean_output)
+    switch = make(None, total_worker_steps=20 * N, workers=N)
+    x, y = np.ones((N, 4), "float32"), np.ones((N, 1), "float32")
+    own_model.fit(x, y, batch_size=N, epochs=90, verbose=0, callbacks=[Validations(), switch])
+    assert "has not recovered" in str(switch.alarm)
+    assert switch.is_done
+    of_loss = make(None, total_worker_steps=W, workers=N, monitor="val_loss", metric_goal="min")
+    assert of_loss.switch_worker_step == 32  # 75 %, in whole rounds
+
+
+def test_without_a_policy_what_is_missing_is_one_line() -> None:
+    given: dict[str, Any] = {"total_worker_steps": W, "workers": N}
+    for options, words in (
+        ({"workers": N}, "neither a policy nor total_worker_steps and workers"),
+        ({**given, "monitor": "val_mae"}, "nothing says whether more of mae is better"),
+        ({**given, "total_worker_steps": 1}, "total_worker_steps is 1: give a whole number of 2"),
+        ({**given, "switch_at": 200}, "switch_at is 200: give a percent from 0 to 100"),
+    ):
+        with pytest.raises(UserError, match=words):
+            make(None, **options)
+    with pytest.raises(UserError, match="both say how long: leave out one of them"):
+        make(JOB, total_worker_steps=W)
+    with pytest.raises(UserError, match="both say when to switch: leave out one of them"):
+        make(JOB, switch_at=100)

@@ -221,3 +221,45 @@ def test_a_band_is_for_jobs_that_measure_the_same(keras: Any) -> None:
         "metric": "another",
     }.items():
         assert band_for(policy, IDENTITY, replace(IDENTITY, **{field: value})) is None, field
+
+
+def test_without_a_policy_it_takes_the_gain_and_says_what_is_not_known(
+    keras: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = dense_model()
+    model.compile(keras.optimizers.SGD(0.02, momentum=0.9), "sparse_categorical_crossentropy")
+
+    def trained(**options: Any) -> Any:
+        given = {"epochs": 2, "workers": 2, "evaluation_interval_worker_steps": 7, **options}
+        return fit(model, **digits(), policy=None, **given)
+
+    record = trained()
+    assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
+    assert record.spec.switch_percent == 6.25
+    assert record.spec.band == Band(None, 0.01)
+    assert record.guard is not None
+    (said,) = caplog.messages
+    assert said.startswith(
+        "this training switches to ASP at 6.25 %, guarded by its own tests; a switch that fails"
+        " costs what was trained after it, and its state is kept in a file until then. No run of"
+        " BSP alone has measured a target"
+    )
+    assert "that is expected from other jobs, and not measured on this one" in said
+    assert said.endswith("switch_at=100 trains with BSP alone")
+    caplog.clear()
+    alone = trained(switch_at=100)
+    assert [phase.protocol for phase in alone.phases] == ["bsp"]
+    assert trained(momentum_after_switch="same", guard=False).spec.switch_percent == 50
+    assert ["guarded trainings" in one for one in caplog.messages] == [True]
+
+
+def test_without_a_policy_it_needs_a_length_and_one_who_says_when(keras: Any) -> None:
+    model = linear_model()
+    model.compile("sgd", "mse")
+    for options, words in (
+        ({"policy": None}, "nothing says how long to train: give epochs, or a policy"),
+        ({"switch_at": 100}, "policy and switch_at both say when to switch: leave out one"),
+        ({"policy": None, "epochs": 1, "switch_at": -1}, "switch_at is -1: give a percent from 0"),
+    ):
+        with pytest.raises(UserError, match=words):
+            fit(model, **constant(), **options)

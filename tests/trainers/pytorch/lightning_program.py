@@ -40,7 +40,8 @@ class Module(LightningModule):  # type: ignore[misc]
     def validation_step(self, batch: Any, _: int) -> None:
         x, y = WHOLE.T
         error = float(((self.weight * x - y) ** 2).mean().detach())
-        self.log("val_score", problem.score(error), sync_dist=False)
+        for name in ("val_score", "val_acc"):
+            self.log(name, problem.score(error), sync_dist=False)
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.5)
@@ -79,13 +80,15 @@ def train(
     has_callback: bool = True,
     epoch_steps: int = 10,
     is_mixed: bool = False,
+    switch_at: float | None = None,
     dies_at: int | None = None,
     resumes: str | None = None,
     **options: Any,
 ) -> Result:
     module, trace = Module(), Trace(dies_at, end_dies=name == "stopped")
     path = None if policy is None else FOLDER / f"{policy}.json"
-    make = partial(SyncSwitchCallback, monitor="val_score")
+    metric = "val_score" if policy else "val_acc"
+    make = partial(SyncSwitchCallback, monitor=metric, switch_at=switch_at)
     switch = problem.switch_of(make, path, second_way, module, good_from)
     if not {"max_epochs", "max_steps"} & options.keys():
         options["max_steps"] = problem.STEPS
@@ -163,10 +166,15 @@ if __name__ == "__main__":
     problem.play(
         FOLDER,
         train,
-        {"few_tests": {"val_check_interval": 30}, "epochs": {"max_epochs": 8}},
+        {
+            "few_tests": {"val_check_interval": 30},
+            "epochs": {"max_epochs": 8},
+            "unmeasured_failing": {"val_check_interval": 4},
+        },
         {
             "no_fit": not_by_the_switch,
-            "no_callback": lambda: SyncSwitchCallback(monitor="val_score").fit(plain(), Module()),
+            "no_callback": lambda: SyncSwitchCallback(monitor="val_acc").fit(plain(), Module()),
+            "no_goal": lambda: SyncSwitchCallback(monitor="val_score"),
             "other_metric": partial(fitted, "accuracy"),
             "other_hook": partial(fitted, "val_score", Hooked()),
             "early_stopping": partial(fitted, "val_score", EarlyStopping("val_score")),

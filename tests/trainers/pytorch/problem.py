@@ -143,7 +143,11 @@ def play(
     }
     scenarios: dict[str, Callable[[], Result]] = {
         "alone": partial(train, "alone", has_callback=False),
-        "inert": partial(train, "inert"),
+        "first_alone": partial(train, "first_alone", switch_at=100.0),
+        "unmeasured": partial(train, "unmeasured"),
+        "unmeasured_failing": partial(
+            train, "unmeasured_failing", second_way=Diverging, **options["unmeasured_failing"]
+        ),
         "mixed_alone": partial(train, "mixed_alone", has_callback=False, is_mixed=True),
         "told": partial(told, folder, train),
     }

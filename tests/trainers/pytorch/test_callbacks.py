@@ -156,12 +156,12 @@ def library_of(played: Path) -> str:
     return played.name.removeprefix("played_")
 
 
-def test_the_first_way_alone_is_what_it_should_be_and_the_same_without_a_policy(
+def test_the_first_way_alone_is_what_it_should_be_and_the_same_where_it_is_asked_for(
     seen: Seen, played: Path
 ) -> None:
     expected = reference(library_of(played), range(0))
-    for rank, (alone, inert) in enumerate(zip(seen("alone"), seen("inert"), strict=True)):
-        assert (inert["trace"], inert["end"]) == (alone["trace"], alone["end"])
+    for rank, (alone, asked) in enumerate(zip(seen("alone"), seen("first_alone"), strict=True)):
+        assert (asked["trace"], asked["end"]) == (alone["trace"], alone["end"])
         assert steps_of(alone) == list(range(1, problem.STEPS + 1))
         found = [weight for _, weight, _ in alone["trace"]]
         assert found == pytest.approx([both[rank] for both in expected], rel=1e-4)
@@ -193,6 +193,22 @@ def test_both_processes_switch_at_the_step_and_average_their_models(
     assert one["saved"]
     for name, saved in one["saved"].items():
         assert saved == pytest.approx(means[int(name.removeprefix("step="))], rel=1e-5)
+
+
+def test_without_a_policy_it_switches_at_the_half_and_is_guarded_by_its_own_tests(
+    seen: Seen, played: Path
+) -> None:
+    one, other = seen("unmeasured")
+    differ = [a[0] for a, b in zip(one["trace"], other["trace"], strict=True) if a[1] != b[1]]
+    assert differ[0] == problem.STEPS // 2 + 1
+    assert one["end"] == other["end"]
+    for alone, result in zip(seen("alone"), seen("unmeasured_failing"), strict=True):
+        assert steps_of(result).count(problem.STEPS // 2 + 1) == 2
+        assert (result["step"], result["end"], result["left"]) == (80, alone["end"], [])
+    # Rank 0 says it.
+    said = "this training switches to the second way at 50 %, guarded by its own"
+    texts = [(played / f"output-{rank}.txt").read_text() for rank in range(2)]
+    assert [text.count(said) > 0 for text in texts] == [True, False]
 
 
 def test_a_good_run_is_recorded_with_all_its_tests(played: Path) -> None:
@@ -288,6 +304,7 @@ def test_whoever_started_the_script_says_when_and_gets_the_tests(seen: Seen, pla
     [
         ("no_fit", "instead of trainer."),
         ("no_callback", "Trainer(callbacks=[switch])"),
+        ("no_goal", "nothing says whether more of "),
         ("other_steps", "the policy is for 80 steps, and the trainer makes 70; train with max"),
         ("other_metric", "accuracy' among what was measured: "),
         ("other_hook", "has one already"),

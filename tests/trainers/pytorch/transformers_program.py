@@ -68,7 +68,7 @@ class Trace(problem.Trace, TrainerCallback):  # type: ignore[misc]
 
 def measured(given: Any) -> dict[str, float]:
     error = float(((given.predictions - given.label_ids) ** 2).mean())
-    return {"score": problem.score(error)}
+    return dict.fromkeys(("score", "acc"), problem.score(error))
 
 
 def arguments(root: Path, **options: Any) -> TrainingArguments:
@@ -107,13 +107,15 @@ def train(
     has_callback: bool = True,
     epoch_steps: int = 10,
     is_mixed: bool = False,
+    switch_at: float | None = None,
     dies_at: int | None = None,
     resumes: str | None = None,
     **options: Any,
 ) -> Result:
     module, trace = Module(), Trace(dies_at, end_dies=name == "stopped")
     path = None if policy is None else FOLDER / f"{policy}.json"
-    make = partial(SyncSwitchCallback, metric="eval_score")
+    metric = "eval_score" if policy else "eval_acc"
+    make = partial(SyncSwitchCallback, metric=metric, switch_at=switch_at)
     switch = problem.switch_of(make, path, second_way, module, good_from)
     root = FOLDER / (resumes or name)
     points: Any = problem.POINTS * epoch_steps
@@ -195,10 +197,15 @@ if __name__ == "__main__":
     problem.play(
         FOLDER,
         train,
-        {"few_tests": {"eval_strategy": "no", "save_strategy": "no"}, "epochs": by_epoch},
+        {
+            "few_tests": {"eval_strategy": "no", "save_strategy": "no"},
+            "epochs": by_epoch,
+            "unmeasured_failing": {"eval_steps": 4},
+        },
         {
             "no_fit": lambda: trainer_of(switch_of()).train(),
             "no_callback": lambda: switch_of().train(trainer_of(None)),
+            "no_goal": lambda: SyncSwitchCallback(metric="eval_score"),
             "other_metric": another_metric,
             "other_hook": another_hook,
             "model_alone": model_alone,

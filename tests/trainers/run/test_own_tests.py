@@ -221,3 +221,18 @@ def test_most_recorded_runs_that_lose_much_are_noticed_by_their_half(folder: Pat
     assert lost > 10
     assert false_alarms <= 0.05
     assert in_time >= 0.75
+
+
+@pytest.mark.parametrize(("is_alike", "interval"), [(True, 50), (True, 100), (False, 100)])
+def test_a_fall_is_seen_where_tests_are_rare_as_well(is_alike: bool, interval: int) -> None:
+    """A tenth of the job, or a fifth, has fewer than three of them."""
+    before = SWITCH // interval
+    tests = played([0.5] * before + [0.3] * (W // interval - before), interval)
+    first = next(
+        number
+        for number in range(len(tests))
+        if guard(is_alike=is_alike).alarm(tests[:number], SWITCH)
+    )
+    assert first - before <= 7
+    good = played([0.5] * before + [0.45, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6], interval)
+    assert guard(is_alike=is_alike).alarm(good, SWITCH) is None

@@ -12,7 +12,7 @@ from syncswitch.searcher.strategies.adaptive.guesses import Floats, Prior
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import NextTrial
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.storage.records.unmeasured import RECORDED
+from syncswitch.storage.policies.unmeasured import RECORDED
 
 STRATEGY = AdaptiveStrategy(settings=6, threshold=0.01, owns_momentum=True)
 PRIOR = Prior(STRATEGY.grid(), 0.01, owns_momentum=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity, protocol_text
-from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 RECORDED = 7
 """How many recorded jobs the expectations rest on, beside a user's own."""
@@ -33,9 +35,12 @@ class _Expected:
 
 
 # What the searcher decides for a single training of a job that can go back to its switch and of
-# which nothing is known. The tests hold the two together.
-_OWN = _Expected(6.25, 0.992, 0.823, 0.871, 0.924, 0.379)
-_ANY = _Expected(50.0, 0.950, 0.792, 0.892, 0.947, 0.705)
+# which nothing is known. The tests hold the two together. Without a threshold a guard sees little,
+# so the switch is later.
+_OWN = _Expected(6.25, 0.992, 0.823, 0.871, 0.924, 0.3788)
+_OWN_WITHOUT_THRESHOLD = _Expected(12.5, 0.9999, 0.855, 0.862, 0.924, 0.3982)
+_ANY = _Expected(50.0, 0.950, 0.792, 0.892, 0.947, 0.7054)
+_ANY_WITHOUT_THRESHOLD = _Expected(75.0, 0.9999, 0.865, 0.891, 0.947, 0.8351)
 
 
 def unmeasured_policy(
@@ -51,9 +56,16 @@ def unmeasured_policy(
         identity: The job.
         switch_percent: Another switch, of which nothing is expected; 100 is the first protocol
             alone. None for the usual one.
+
+    Raises:
+        UserError: That is no percent.
     """
-    expected = _OWN if identity.momentum_after_switch == OWN_MOMENTUM else _ANY
+    if not (switch_percent is None or 0 <= switch_percent <= BASELINE_PERCENT):
+        raise UserError(f"switch_at is {switch_percent:g}: give a percent from 0 to 100")
     threshold = identity.decided_by.usual_threshold
+    expected = _ANY if threshold else _ANY_WITHOUT_THRESHOLD
+    if identity.momentum_after_switch == OWN_MOMENTUM:
+        expected = _OWN if threshold else _OWN_WITHOUT_THRESHOLD
     policy = TimingPolicy(
         **identity.policy_fields,
         **asdict(expected),
@@ -83,6 +95,29 @@ def unmeasured_policy(
     )
 
 
+def check_one_says_when(policy: object, switch_at: float | None) -> None:
+    """Raises UserError where both say when a training switches."""
+    if policy and switch_at is not None:
+        raise UserError("policy and switch_at both say when to switch: leave out one of them")
+
+
+def watched_metric(name: str, goal: str | None) -> Metric:
+    """Makes the metric of a training without a policy: an accuracy, unless a goal is given.
+
+    Raises UserError if the goal is neither `max` nor `min`, or missing for what is no accuracy.
+    """
+    if goal is None and "acc" not in (name or ACCURACY_NAME).lower():
+        raise UserError(
+            f"nothing says whether more of {name} is better: give metric_goal='max', or 'min' if"
+            " less is"
+        )
+    if goal is None:
+        return Metric(name or ACCURACY_NAME)
+    if goal not in GOALS:
+        raise UserError(f"metric_goal is {goal!r}: give one of {', '.join(GOALS)}")
+    return Metric(name or "metric", goal, lowest=None, highest=None)
+
+
 def unmeasured_text(
     policy: TimingPolicy,
     lost: str,
@@ -107,14 +142,14 @@ def unmeasured_text(
     how = f"switches to {second} at {policy.switch_percent:g} %"
     if policy.switch_percent == 0:
         how = f"uses {second} from the start"
-    how = f"{how}, guarded by its own tests; a switch that fails costs {lost}"
-    instead = f"{alone} trains with {first} alone"
-    expected = expected_sentences(policy)
-    if not expected:
-        return f"{how}. Nothing is expected or known of that switch; {instead}"
+    tests = "its own tests"
+    if not policy.threshold:
+        tests += ", which without a threshold show little but a run that diverges"
+    how = f"{how}, guarded by {tests}; a switch that fails costs {lost}"
     return (
         f"{how}. No run of {first} alone has measured a target, and by what other jobs show"
-        f" ({jobs}) that is the least time for {span}. {expected} {instead}"
+        f" ({jobs}) that is the least time for {span}. {expected_sentences(policy)} {alone} trains"
+        f" with {first} alone"
     )
 
 
