@@ -196,7 +196,7 @@ def _print_events(database: Database, choice: TrialChoice, nothing: str) -> None
             [
                 ("event", row.kind),
                 ("worker", value_text(row.worker, "d")),
-                ("at step", str(row.worker_step)),
+                ("step", str(row.worker_step)),
                 ("seconds", f"{row.elapsed_seconds:.1f}"),
                 ("took", NONE if row.seconds is None else f"{row.seconds:.2f} s"),
                 ("reason", row.reason),

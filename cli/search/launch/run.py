@@ -64,10 +64,9 @@ pairs_option = click.option(
     metavar="FIRST,SECOND|any",
     multiple=True,
     shell_complete=complete_protocols,
-    help=f"{PROTOCOLS_HELP} With several pairs, which begin with the same protocol, one search"
-    f" finds the fastest that keeps the accuracy; {_ANY} = {' '.join(_ANY_PAIRS)}. For a training"
-    f" command of your own, any two names for its two ways of training."
-    f"  [default: {TrainerChoice.default_protocols}]",
+    help=f"{PROTOCOLS_HELP} Several pairs that begin alike make one search, which finds the fastest"
+    f" that keeps the accuracy; {_ANY} = {' '.join(_ANY_PAIRS)}. Of a command: any two names for"
+    f" its two ways.  [default: {TrainerChoice.default_protocols}]",
 )
 
 
@@ -188,8 +187,8 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @workers_option(
     None,
-    f"Workers in the cluster, or processes of a command.  [default: {TrainerChoice.default_workers}"
-    f" workers, {UsersCommand.default_workers} process]",
+    f"Workers in the cluster, or a command's processes.  [default: {TrainerChoice.default_workers};"
+    f" {UsersCommand.default_workers}]",
 )
 @pairs_option
 @trainer_options(TRAINERS)

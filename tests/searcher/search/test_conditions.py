@@ -86,7 +86,7 @@ class TestShown:
         tables = invoke("trials", "disturbed", "--events").stdout.split("\n\n")
         head, columns, _, *rows = tables[1].splitlines()
         assert head.endswith(f" 1, disturbed, 50 % [{UNDER}]")
-        assert columns.split() == ["event", "worker", "worker-step", "seconds", "took", "reason"]
+        assert columns.split() == ["event", "worker", "step", "seconds", "took", "reason"]
         assert [" ".join(row.split()) for row in rows] == [
             "detected 1 400 6.2 - worker 1: 2.1 worker-steps/s, median 9.8",
             "removed 1 400 6.2 0.12 s elastic: 3 of 4 workers go on",
