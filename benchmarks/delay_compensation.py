@@ -53,4 +53,4 @@ class CompensatedLearner(TrainingLearner):
 class CompensatedTrainer(SimulatedTrainer):
     """The simulated cluster, with DC-ASGD where pushes are applied one by one."""
 
-    learner_kind = CompensatedLearner
+    _learner_kind = CompensatedLearner

@@ -138,12 +138,12 @@ class WorkloadIdentity:
 
     @property
     def is_command(self) -> bool:
-        """Whether a training command makes its runs: nobody else knows its data and batches."""
+        """Whether a training command makes its runs, as nobody else knows its data and batches."""
         return self.model is not None and self.data_set is None and self.batch_size is None
 
     @property
     def step_noun(self) -> str:
-        """The noun for its steps: a command counts its own, a cluster those of each worker."""
+        """The noun for its steps, as a command counts its own, a cluster those of each worker."""
         return "step" if self.is_command else "worker-step"
 
     @property

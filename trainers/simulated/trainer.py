@@ -176,15 +176,13 @@ class SimulatedTrainer(Trainer):
         workers: n; two cores are enough for a thousand.
         profile: The cluster's profile.
 
-    Attributes:
-        learner_kind: What applies the gradients; another one tries another rule.
-
     Raises:
         UserError: The workload's parts do not fit together, or the models of so many workers do
             not fit into this machine's memory.
     """
 
-    learner_kind: type[TrainingLearner] = TrainingLearner
+    # A benchmark tries another rule by another one.
+    _learner_kind: type[TrainingLearner] = TrainingLearner
 
     def __init__(self, workload: Workload, workers: int, profile: ClusterProfile) -> None:
         self._workload = workload
@@ -232,7 +230,7 @@ class SimulatedTrainer(Trainer):
             compiled.close()  # a run failed half-way
 
     def _run(self, spec: TrialSpec, log: RunLog) -> None:
-        learner = self.learner_kind(
+        learner = self._learner_kind(
             self._source,
             self._optimizer,
             self._update,

@@ -496,9 +496,9 @@ class Assessment:
         """Switch points that may be the answer: those where a run kept the accuracy, and the last.
 
         A policy that contradicts all its measurements would be no answer, however little its
-        failures cost, and neither would one whose trainings deliver fewer good models than may be
-        lost against the first protocol's own. With the bare switch any may be it, and is run before
-        it is the answer.
+        failures cost, and of runs that learn neither would one whose trainings deliver fewer good
+        models than may be lost against the first protocol's own. With the bare switch any may be
+        it, and is run before it is the answer.
         """
         if not self._is_guarded:
             return list(range(len(self._grid)))
@@ -506,7 +506,9 @@ class Assessment:
         # Without a target that is a run which nothing was wrong with.
         least = -math.inf if target is None else target - self._strategy.threshold - ROUNDING
         delivered = self._outlook.delivered_shares
-        wanted = -math.inf if target is None else delivered[-1] - (1 - self._strategy.keep)
+        # A search goes on until nothing pays; runs that learn must not stay where models are lost.
+        is_free = target is None or self._uses_left is None
+        wanted = -math.inf if is_free else delivered[-1] - (1 - self._strategy.keep)
         held = [
             index
             for index in range(self._last)

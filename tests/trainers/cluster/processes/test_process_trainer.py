@@ -138,7 +138,7 @@ def trainer(make_trainer: MakeTrainer) -> ProcessTrainer:
     return made
 
 
-def tested(evaluations: Iterable[Evaluation]) -> list[int]:
+def steps_of_tests(evaluations: Iterable[Evaluation]) -> list[int]:
     """The steps of tests; a round of two may step over the exact one after a round of one."""
     return [one.worker_step - (one.worker_step % 50 == 1) for one in evaluations]
 
@@ -152,10 +152,10 @@ def train_each_step_once(
     record, state = train_to_end(trainer, spec, folder, observer)
     np.testing.assert_array_equal(state.parameters, counted())
     assert record.worker_steps == W
-    assert tested(record.evaluations) == list(range(50, W + 1, 50)), record.events
+    assert steps_of_tests(record.evaluations) == list(range(50, W + 1, 50)), record.events
     assert not record.spec.resume, "the record says what was asked for"
     # Nobody is told twice of what the next chief repeats.
-    assert tested(observer.evaluations) == list(range(50, W + 1, 50)), record.events
+    assert steps_of_tests(observer.evaluations) == list(range(50, W + 1, 50)), record.events
     assert tuple(observer.events) == record.events
     assert not list(folder.glob(".*")), "nothing half-written stays behind"
     return record
