@@ -111,7 +111,7 @@ def test_noise_is_measured_said_and_sends_no_run_back_again_and_again(
     # The first runs are sent back, as nobody knows yet how much runs differ.
     assert [bool(one) for one in failed] == [number in {1, 2} for number in range(8)]
     assert not any("," in one for one in failed)
-    spread = "runs of FIRST alone differ by more than the 0.01 that may be lost: 1 in 20 of them is"
+    spread = "runs of the first way alone differ by more than the 0.01 that may be lost: 1 in 20"
     assert [spread in words for words in said] == [number in {1, 2} for number in range(8)]
     assert "--threshold 0.15 accepts it" in said[2]
     low = next(number for number in range(3, 8) if not found[number]["kept"])
