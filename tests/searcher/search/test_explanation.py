@@ -74,9 +74,8 @@ def test_what_was_believed_after_each_run_is_what_the_strategy_believed(found: E
 
 def test_further_runs_that_are_named_move_the_answer_and_fewer_do_not(found: Explanation) -> None:
     runs = searched(ADAPTIVE)
-    # A failure at the answer moves it: what a guard of a single run's target misses counts.
-    changes = {(change.switch_percent, change.fails) for change in found.changes}
-    assert changes == {(12.5, False), (25.0, True)}
+    # With a guard a failure more is no reason to leave the answer, whose failures cost little.
+    assert {(change.switch_percent, change.fails) for change in found.changes} == {(12.5, False)}
     bare = {(one.switch_percent, one.fails) for one in explain(BARE, searched(BARE)).changes}
     assert bare >= {(50.0, True), (25.0, False)}
     for change in found.changes:
