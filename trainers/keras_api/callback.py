@@ -99,8 +99,8 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             such as `val_accuracy`, `val_loss` or `val_mean_absolute_error`. Without a policy it
             may be any, by default `val_accuracy`.
         metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
-            None for an accuracy from 0 to 1. With a goal
-            the switch is at 75 %, as nobody knows how much may be lost.
+            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as nobody knows how
+            much may be lost.
         at_alarm: Called with the model once, before its state at the switch is restored; undoes
             what `at_switch` did.
 

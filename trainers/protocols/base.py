@@ -68,10 +68,11 @@ class ReplicaStep:
     rate: float
 
 
-_LARGEST = 1_000_000  # larger numbers make no difference in any job
+LARGEST_NUMBER = 1_000_000
+"""The largest number in an option; larger ones make no difference in any job."""
 
 
-def whole_number(text: str, called: str, least: int, most: int = _LARGEST) -> int:
+def whole_number(text: str, called: str, least: int, most: int = LARGEST_NUMBER) -> int:
     """Reads a whole number from `least` to `most` in an option.
 
     Raises:
@@ -96,9 +97,9 @@ def decimal_number(text: str, called: str, *, is_above_zero: bool = False) -> fl
         number = float(text)
     except ValueError:
         number = math.nan
-    if not (number > 0 if is_above_zero else number >= 0) or number > _LARGEST:
+    if not (number > 0 if is_above_zero else number >= 0) or number > LARGEST_NUMBER:
         least = "above 0 and at most" if is_above_zero else "from 0 to"
-        raise ValueError(f"{called} must be a number {least} {_LARGEST}")
+        raise ValueError(f"{called} must be a number {least} {LARGEST_NUMBER}")
     return number
 
 

@@ -8,14 +8,13 @@ from typing import Any
 from typing_extensions import override
 
 from syncswitch.trainers.protocols.base import (
+    LARGEST_NUMBER,
     ReplicaStep,
     decimal_number,
     decimal_text,
     whole_number,
 )
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
-
-_MOST_STEPS = 1_000_000
 
 
 def period_steps(least_steps: int, alpha: float, rate: float) -> int:
@@ -29,8 +28,8 @@ def period_steps(least_steps: int, alpha: float, rate: float) -> int:
         alpha: As a learning rate: at this rate every step is averaged, at half of it every fourth.
         rate: The learning rate in force on each worker.
     """
-    if alpha >= rate * _MOST_STEPS**0.5:
-        return _MOST_STEPS
+    if alpha >= rate * LARGEST_NUMBER**0.5:
+        return LARGEST_NUMBER
     return max(least_steps, int((alpha / rate) ** 2))
 
 

@@ -55,8 +55,8 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         monitor: Name under which the module logs the policy's metric in its validation, with
             `sync_dist=True`, as rank 0's value counts.
         metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
-            None for an accuracy from 0 to 1. With a goal
-            the switch is at 75 %, as nobody knows how much may be lost.
+            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as nobody knows how
+            much may be lost.
         seed: Seed of this run, for its record.
         second_way: The second way of training; None for `LocalSgd()`, which needs DDP.
 

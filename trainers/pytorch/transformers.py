@@ -60,8 +60,8 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
             alone.
         metric: Name of the policy's metric among those of an evaluation.
         metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
-            None for an accuracy from 0 to 1. With a goal
-            the switch is at 75 %, as nobody knows how much may be lost.
+            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as nobody knows how
+            much may be lost.
         seed: Seed of this run, for its record.
         second_way: The second way of training; None for `LocalSgd()`, which needs DDP, as
             `torchrun` and `accelerate launch` use it.

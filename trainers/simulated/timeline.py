@@ -13,6 +13,7 @@ import numpy as np
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.injections import Extent, check_injections, injections
@@ -643,18 +644,9 @@ def simulate_phases(
     conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
 ) -> tuple[PhaseRecord, ...]:
     """The phases of a run that is played on the virtual clock without computing anything."""
-    parts = ("model", "data_set", "loss", "optimizer", "metric")
-    numbers = ("batch_size", "learning_rate", "momentum", "learning_rate_boundaries")
-    unknown: dict[str, Any] = dict.fromkeys((*parts, *numbers))
-    identity = WorkloadIdentity(
-        name="timed",
-        total_worker_steps=job.total_worker_steps,
-        evaluation_interval_worker_steps=job.total_worker_steps,
-        workers=job.workers,
-        first_protocol=job.protocols[0],
-        second_protocol=job.protocols[1],
-        **unknown,
-    )
+    steps = job.total_worker_steps
+    unknown = WorkloadIdentity.undescribed("timed", steps, job.workers, job.protocols, Metric())
+    identity = replace(unknown, evaluation_interval_worker_steps=steps)
     spec = TrialSpec(identity, switch_percent, seed, conditions=conditions)
     log = RunLog(spec, Observer(), lambda accuracy: False)
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)
