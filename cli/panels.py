@@ -17,7 +17,7 @@ from cloup.formatting import HelpSection, ensure_is_cloup_formatter
 _USUAL = "Usual options"
 _PANELS = {
     "The job": (
-        *("workers", "protocols", "variants"),
+        *("workers", "protocols"),
         *("protocol", "cluster", "seed", "output", "online", "switch", "inject"),
     ),
     "When to switch": (

@@ -35,7 +35,8 @@ class PaperFigure:
         sweeps: Options of `syncswitch-search sweep` that make its runs, of each sweep.
         rows: Makes its table from the runs of a job.
         workers: Sizes of the cluster as the paper has it.
-        has_variants: Whether it compares variants of the workload; others leave them out.
+        variants: Other values of a field of the workload with which it compares it, such as
+            `momentum_after_switch=zero`; figures without leave such runs out.
     """
 
     shown_in: str
@@ -43,7 +44,7 @@ class PaperFigure:
     sweeps: tuple[tuple[str, ...], ...]
     rows: Callable[[Sequence[FigureRun]], list[Row]]
     workers: str = "8"
-    has_variants: bool = False
+    variants: tuple[str, ...] = ()
 
 
 def figure(
@@ -83,11 +84,11 @@ def rows_by_figure(
     with opened(database) as read:
         runs = {
             has_variants: read_runs(read, workload, has_variants)
-            for has_variants in {FIGURES[name].has_variants for name in names}
+            for has_variants in {bool(FIGURES[name].variants) for name in names}
         }
     found = {}
     for name in names:
-        of_figure = runs[FIGURES[name].has_variants]
+        of_figure = runs[bool(FIGURES[name].variants)]
         rows = FIGURES[name].rows(of_figure)
         if target_accuracy is not None:
             rows = _timed_to(of_figure, rows, target_accuracy)
@@ -128,9 +129,7 @@ _STALE = ("bsp", "ssp:3", "dssp:3-15", "dssp:3-15:unbounded", "asp")
 _TIMING = ("--at", _HALVINGS)
 _REAL = ("--trainer", "local", "--launcher", "processes", "--at", "50", "--target-accuracy", "0.9")
 _MOMENTA = tuple(
-    word
-    for name in ("zero", "scaled", "ramped", "additive")
-    for word in ("--variant", f"momentum_after_switch={name}")
+    f"momentum_after_switch={name}" for name in ("zero", "scaled", "ramped", "additive")
 )
 _MODERATE = ("--at", "50", "--inject", "moderate")
 
@@ -154,16 +153,16 @@ FIGURES = {
     "batch": PaperFigure(
         "Fig. 8a",
         "the global batch after the switch",
-        (("--at", "6.25", "--variant", "batch_after_switch=global"),),
+        (("--at", "6.25"),),
         tables.batch,
-        has_variants=True,
+        variants=("batch_after_switch=global",),
     ),
     "momentum": PaperFigure(
         "Fig. 8b",
         "another momentum after the switch",
-        (("--at", "6.25", *_MOMENTA),),
+        (("--at", "6.25"),),
         tables.momentum,
-        has_variants=True,
+        variants=_MOMENTA,
     ),
     "size": PaperFigure(
         "Fig. 13",

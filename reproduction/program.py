@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -136,13 +137,34 @@ def _swept(
         for number, words in enumerate(figure.sweeps, 1):
             _announce(name if len(names) > 1 else "", number, figure)
             chosen = together(options, words) if len(names) > 1 else [*words, *options]
-            usual = [workload, "--trainer", "simulated", "--workers", figure.workers]
-            arguments = [*usual, *chosen, "--storage", storage_url]
-            with contextlib.redirect_stdout(io.StringIO()):
-                status = sweep.main(arguments, "syncswitch-search sweep", standalone_mode=False)
-            if status:
-                return int(status)
+            usual = ["--trainer", "simulated", "--storage", storage_url, "--json"]
+            sizes, others = sizes_in(chosen, figure.workers)
+            for size in sizes:
+                target: list[str] = []
+                for variant in ("", *(f",{one}" for one in figure.variants)):
+                    arguments = [workload + variant, *usual, *others, "--workers", size, *target]
+                    said = io.StringIO()
+                    with contextlib.redirect_stdout(said):
+                        status = sweep.main(arguments, "sweep", standalone_mode=False)
+                    if status:
+                        return int(status)
+                    # Variants are compared with the workload as it is.
+                    reached = json.loads(said.getvalue())[0]["target_accuracy"]
+                    target = ["--target-accuracy", str(reached)]
     return 0
+
+
+def sizes_in(words: Sequence[str], usual: str) -> tuple[list[str], list[str]]:
+    """The cluster sizes that the last `--workers N[,N...]` names, and the other words."""
+    left, others = iter(words), []
+    for word in left:
+        if word == "--workers":
+            usual = next(left, "")
+        elif word.startswith("--workers="):
+            usual = word.removeprefix("--workers=")
+        else:
+            others.append(word)
+    return usual.split(","), others
 
 
 def _announce(name: str, number: int, figure: PaperFigure) -> None:

@@ -303,7 +303,7 @@ def sweep(
             for one in policies
         ],
         protocols=protocols,
-        sizes=[workers],
+        workers=workers,
         online=online,
         switch=switch,
         runs=runs,
@@ -319,7 +319,7 @@ def sweep(
             _LOG.warning(job.note)
     with open_database(url, create=True) as database:
         openings = [job.open_trainer for job in plan.jobs]
-        (found,) = plan.run(database, openings, tensorboard=tensorboard, reporter=reporter)
+        found = plan.run(database, openings, tensorboard=tensorboard, reporter=reporter)
         copy_to_mlflow(mlflow, database, [job.identity for job in plan.jobs], _LOG.warning)
         return found
 

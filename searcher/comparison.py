@@ -194,7 +194,7 @@ class SweptJob:
         study: Name of the study that holds the runs made for the sweep.
         new_runs: Number of those runs.
         switch_points: The results, in the order in which the switch points were given.
-        reference: The workload as the user named it, with the fields of a variant.
+        reference: The workload as the user named it.
         own_policy: The job's own current policy, where policies of other jobs are tried on it.
     """
 
@@ -213,7 +213,7 @@ class SweptJob:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Jobs on clusters of one size, compared with one target.
+    """Jobs that are compared with one target.
 
     Attributes:
         reference_percent: The switch point at which the first job trains with one protocol alone.
@@ -281,19 +281,17 @@ class Sweep:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """The jobs of a sweep over workloads, pairs of protocols and sizes of cluster.
+    """The jobs of a sweep, one for each pair of protocols.
 
     Attributes:
-        jobs: The jobs, one cluster size after the other.
-        columns: Number of jobs of each cluster size.
+        jobs: The jobs; the first one measures the target.
         reference_percent: See `Sweep`.
-        threshold: beta, as an accuracy; None to measure it for each size.
-        target_accuracy: A, as an accuracy; None to measure it for each size.
+        threshold: beta, as an accuracy; None to measure it.
+        target_accuracy: A, as an accuracy; None to measure it.
         policies: Policies of other jobs; each job's own is trained with as well.
     """
 
     jobs: tuple[Job, ...]
-    columns: int
     percents: tuple[float, ...]
     reference_percent: float
     threshold: float | None
@@ -310,8 +308,8 @@ class SweepPlan:
         openings: Sequence[Callable[[], Trainer]],
         say: Callable[[str], None] = lambda _: None,
         **options: Unpack[LoopOptions],
-    ) -> list[Sweep]:
-        """Makes the missing runs, and gives a sweep for each cluster size.
+    ) -> Sweep:
+        """Makes the missing runs, and compares all.
 
         Args:
             database: Holds Optuna's tables and ours.
@@ -323,9 +321,8 @@ class SweepPlan:
             UserError: As `Comparison`; only the first job's baseline must not diverge.
             RetryableError: Too many runs in a row failed.
         """
-        sweeps: list[Sweep] = []
         made: list[tuple[Comparison, SweptJob]] = []
-        for number, (job, opening) in enumerate(zip(self.jobs, openings, strict=True), 1):
+        for job, opening in zip(self.jobs, openings, strict=True):
             called, conditions = normal_reference(job.reference), job.conditions
             if len(self.jobs) > 1:
                 say(f"{called} on {job.identity.cluster}:")
@@ -354,20 +351,17 @@ class SweepPlan:
                 own,
             )
             made.append((comparison, swept))
-            if number % self.columns == 0:
-                sweep = Sweep(
-                    tuple(one for _, one in made),
-                    self.reference_percent,
-                    self.threshold,
-                    self.target_accuracy,
-                    self.policies,
-                )
-                if sweep.target_accuracy is not None:
-                    for comparison, _ in made:
-                        comparison.set_target(sweep.target_accuracy)
-                sweeps.append(sweep)
-                made = []
-        return sweeps
+        sweep = Sweep(
+            tuple(one for _, one in made),
+            self.reference_percent,
+            self.threshold,
+            self.target_accuracy,
+            self.policies,
+        )
+        if sweep.target_accuracy is not None:
+            for comparison, _ in made:
+                comparison.set_target(sweep.target_accuracy)
+        return sweep
 
     def _own_policy(self, database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
         """The job's current policy, unless it is one of those that are tried on it."""
@@ -379,7 +373,7 @@ class SweepPlan:
         return None if own and (own.fingerprint, own.switch_percent) in tried else own
 
     def _strategy(self, own: TimingPolicy | None, *, is_first: bool) -> ComparisonStrategy:
-        """The runs of a job; the first job of a size also measures the target if none is given.
+        """The runs of a job; the first one also measures the target if none is given.
 
         Guarded runs need runs with the first protocol alone to compare with.
         """
@@ -405,9 +399,8 @@ def plan_sweep(
     at: str | Sequence[float] | None,
     *,
     policies: Sequence[TimingPolicy] = (),
-    variants: Sequence[str] = (),
     protocols: Sequence[str] = (),
-    sizes: Sequence[int | None] = (None,),
+    workers: int | None = None,
     storage_url: str,
     runs: int,
     threshold: float | None,
@@ -421,9 +414,7 @@ def plan_sweep(
     """Prepares the jobs of a sweep; nothing is trained.
 
     The arguments are those of `searcher.api.sweep`, with the trainer and the policies themselves.
-    Besides, `at` may be a text such as `100,50,0`, `sizes` has the number of workers of each
-    cluster (None for the usual one), and `variants` has `FIELD=VALUE` of workloads that are trained
-    as well.
+    Besides, `at` may be a text such as `100,50,0`.
 
     Raises:
         UserError: Something does not exist, is out of range, or does not fit the rest.
@@ -440,19 +431,16 @@ def plan_sweep(
     first = next((pair for pair in pairs if _USUAL_REFERENCE in pair), pairs[0])
     pairs.sort(key=lambda pair: pair != first)
     reference_percent = 0.0 if pairs[0][1] == _USUAL_REFERENCE else BASELINE_PERCENT
-    if variants and reference is None:
-        raise UserError("--variant needs a WORKLOAD that it varies")
-    names = tuple(dict.fromkeys((reference, *(f"{reference},{one}" for one in variants))))
     jobs: list[Job] = []
-    for size, name, pair in itertools.product(sizes, names, pairs):
-        workers = trainer.workers(size)
-        usual = policies[0].workers if policies else trainer.default_workers
+    workers = trainer.workers(workers)
+    usual = policies[0].workers if policies else trainer.default_workers
+    for pair in pairs:
         request = JobRequest(
-            name, workers, usual, pair, storage_url, seed, chosen, switch_percent=max(points)
+            reference, workers, usual, pair, storage_url, seed, chosen, switch_percent=max(points)
         )
         jobs.append(trainer.job(request))
         _check(jobs[-1], points)
-    metric = jobs[0].identity.decided_by  # no variant has another one
+    metric = jobs[0].identity.decided_by
     if threshold is None and metric.has_usual_threshold:
         threshold = USUAL_THRESHOLD
     if threshold is None and runs < THRESHOLD_RUNS:
@@ -468,7 +456,6 @@ def plan_sweep(
     SearchPlan(given).check()
     return SweepPlan(
         jobs=tuple(jobs),
-        columns=len(names) * len(pairs),
         percents=points,
         reference_percent=reference_percent,
         threshold=threshold,

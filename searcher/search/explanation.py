@@ -1,4 +1,4 @@
-"""Why a search gave its answer, and what would change it: values, rows and sentences.
+"""Why a search gave its answer: values, rows and sentences.
 
 Nothing of this is stored: the strategy is asked again with the runs that it had. Pure.
 """
@@ -17,16 +17,10 @@ from syncswitch.searcher.strategies.base import (
     is_guarded,
 )
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.planner import asked_trials
 from syncswitch.searcher.words import counted, measured_threshold_text, percent_text, sentence
 from syncswitch.storage.policies.unmeasured import RECORDED
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
-
-# Only a few further runs are considered.
-_MOST_FURTHER_RUNS = 3
-# Loss of an imagined run that fails, in beta: clearly too much, but not so much that it is odd.
-_FAILING_LOSS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +54,6 @@ class Untried:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Further runs that would change the answer.
-
-    Attributes:
-        switch_percent: The switch point of these runs.
-        runs: Their number; they are all alike.
-        accuracy: The accuracy of each.
-        fails: Whether they lose too much; otherwise they reach the target.
-        answer_percent: The answer after them.
-        next_percent: Switch point of the next run after them; None if the search would end.
-    """
-
-    switch_percent: float
-    runs: int
-    accuracy: float
-    fails: bool
-    answer_percent: float
-    next_percent: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a search stands where it stands.
 
@@ -90,7 +63,6 @@ class Explanation:
         answer: The answer if the search ended now; None without a target.
         is_decided: Whether it needs no further run.
         untried: Switch points without a run, ascending.
-        changes: For each switch point considered, the fewest further runs that change the answer.
         threshold_is_measured: Whether the threshold was measured, because none was given.
         own_jobs: Other jobs of the database that the first belief rests on, beside the recorded.
         bearing: By these, switch points and the share of the jobs that bear a switch there; empty
@@ -102,7 +74,6 @@ class Explanation:
     answer: Decided | None
     is_decided: bool
     untried: tuple[Untried, ...]
-    changes: tuple[Change, ...]
     threshold_is_measured: bool = False
     own_jobs: int = 0
     bearing: tuple[tuple[float, float], ...] = ()
@@ -114,7 +85,7 @@ class Explanation:
 
 
 def explain(strategy: Strategy, runs: Iterable[Observation]) -> Explanation:
-    """Explains a search by asking its strategy after each run, and with further, imagined runs.
+    """Explains a search by asking its strategy after each run.
 
     Raises:
         UserError: The baseline diverged, so nothing can be compared.
@@ -128,8 +99,6 @@ def explain(strategy: Strategy, runs: Iterable[Observation]) -> Explanation:
         answer=answer,
         is_decided=isinstance(strategy.decide(made), Decided),
         untried=() if answer is None else tuple(_untried(strategy, made, answer, last)),
-        # Further runs mean nothing to a strategy without a belief.
-        changes=tuple(_changes(strategy, made, answer)) if answer and last else (),
         threshold_is_measured=strategy.threshold_runs > 0,
     )
 
@@ -156,35 +125,7 @@ def _untried(
         yield Untried(percent, likely.get(percent), why)
 
 
-def _changes(strategy: Strategy, runs: Sequence[Observation], answer: Decided) -> Iterator[Change]:
-    """Imagines failures at the answer and later, and successes earlier."""
-    threshold, target = strategy.with_measured_threshold(runs).threshold, answer.target_accuracy
-    if target is None:
-        return
-    tried = {run.switch_percent for run in runs if run.switch_percent < strategy.highest_percent}
-    earlier = [p for p in strategy.grid() if p < answer.switch_percent]
-    asked = {*tried, *earlier[-1:]}
-    if answer.switch_percent < strategy.highest_percent:
-        asked.add(answer.switch_percent)
-    for percent in sorted(asked, reverse=True):
-        fails = percent >= answer.switch_percent
-        accuracy = target - (_FAILING_LOSS * threshold if fails else 0.0)
-        imagined = tuple(runs)
-        for number in range(1, _MOST_FURTHER_RUNS + 1):
-            _, replicate = asked_trials(strategy, imagined, NextTrial(percent))[0]
-            last = max((run.trial_number for run in imagined), default=-1)
-            further = Observation(percent, accuracy, trial_number=last + 1, replicate=replicate)
-            imagined = (*imagined, further)
-            moved = strategy.standing_answer(imagined)
-            if moved is not None and moved.switch_percent != answer.switch_percent:
-                decision = strategy.decide(imagined)
-                onward = decision.switch_percent if isinstance(decision, NextTrial) else None
-                yield Change(percent, number, accuracy, fails, moved.switch_percent, onward)
-                break
-
-
 _NO_BELIEFS = "This strategy decides by the mean of a fixed number of runs and believes nothing."
-_NO_CHANGES = "None of the further runs that were considered would change the answer."
 
 _WHY_UNTRIED = {
     "later": "later than the answer, so a switch there saves less",
@@ -249,19 +190,19 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     if not why.beliefs:
         said.append(_NO_BELIEFS)
     for belief in (one for one in why.beliefs if one.switch_percent == percent):
+        is_alone = percent >= BASELINE_PERCENT
+        at = f"with {first} alone" if is_alone else f"with the switch at {percent_text(percent)}"
         ends = [metric.limited(one) for one in (belief.low_accuracy, belief.high_accuracy)]
         between = " and ".join(map(metric.text, sorted(ends, key=metric.value)))
         within = f"within {metric.with_unit(f'{threshold:g}')} of {first}'s mean {metric.name}"
         said.append(
-            f"One more run {_with_switch(percent, first)} ends between {between} with 90 %, and"
-            f" {within} with {_percent(belief.kept_share)}."
+            f"One more run {at} ends between {between} with 90 %, and {within} with"
+            f" {_percent(belief.kept_share)}."
         )
     for reason in dict.fromkeys(one.why for one in why.untried):
         group = [_untried_text(one) for one in why.untried if one.why == reason]
         listed = " and ".join(filter(None, [", ".join(group[:-1]), group[-1]]))
         said.append(f"Never tried: {listed}: {_WHY_UNTRIED[reason]}.")
-    if why.beliefs:
-        said += [_change_text(change, first, metric) for change in why.changes] or [_NO_CHANGES]
     return said
 
 
@@ -293,29 +234,6 @@ def _untried_text(one: Untried) -> str:
     )
 
 
-def _change_text(change: Change, first: str, metric: Metric) -> str:
-    is_one = change.runs == 1
-    runs = "One more run" if is_one else f"{change.runs} more runs"
-    value = metric.text(change.accuracy)
-    if change.fails:
-        does = f"{'that fails' if is_one else 'all failing'} ({metric.name} {value})"
-    else:
-        does = f"{'that reaches' if is_one else 'all reaching'} the target ({value})"
-    answer, onward = percent_text(change.answer_percent), ""
-    if change.answer_percent >= BASELINE_PERCENT:
-        answer = f"{first} alone"
-    if change.next_percent is not None:
-        onward = f", and the search would go on at {percent_text(change.next_percent)}"
-    at = _with_switch(change.switch_percent, first)
-    return f"{runs} {at} {does} would move the answer to {answer}{onward}."
-
-
-def _with_switch(percent: float, first: str) -> str:
-    if percent >= BASELINE_PERCENT:
-        return f"with {first} alone"
-    return f"with the switch at {percent_text(percent)}"
-
-
 def _percent(probability: float) -> str:
     return f"{100 * probability:.0f} %"
 
@@ -340,5 +258,4 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
         "is_decided": why.is_decided,
         "other_jobs": {"own": why.own_jobs, "bearing": [list(one) for one in why.bearing]},
         "never_tried": list(map(asdict, why.untried)),
-        "changes": list(map(asdict, why.changes)),
     }

@@ -3,9 +3,8 @@
 A workload is an experiment. A search is a run with its trials below it, and later runs with a
 policy stand beside it. The policies of a job are the versions of a registered model.
 
-Everything may have been copied before, in part, or by another process at the same moment. MLflow
-has no unique names for runs, so a tag holds a key; of several runs with one key the one with the
-lowest identifier stays, and whoever looks next removes the others.
+A job may have been copied before, or in part. MLflow has no unique names for runs, so a tag holds
+a key. One process at a time copies a job, when its search or run is over.
 """
 
 from __future__ import annotations
@@ -383,8 +382,6 @@ def _put_runs(
             )
         run = runs[copy.key]
         found[copy.key] = str(run.info.run_id)
-        if parent and run.data.tags.get(_PARENT) != parent[_PARENT]:
-            client.set_tag(run.info.run_id, _PARENT, parent[_PARENT])
         if run.info.status != FINISHED:
             _update(client, run, copy)
     return found
@@ -392,22 +389,13 @@ def _put_runs(
 
 def _experiment(client: MlflowClient, name: str) -> str:
     """Returns the identifier of the experiment of this name, which is made if need be."""
-    from mlflow.exceptions import MlflowException
-
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or name
     known = client.get_experiment_by_name(name)
-    if known is None:
-        try:
-            return str(client.create_experiment(name))
-        except MlflowException:
-            known = client.get_experiment_by_name(name)  # made at this moment
-            if known is None:
-                raise
-    return str(known.experiment_id)
+    return str(known.experiment_id if known else client.create_experiment(name))
 
 
 def _runs(client: MlflowClient, experiment: str, fingerprint: str) -> dict[str, Run]:
-    """Returns the runs of a job by their keys, and removes those that have the key of another."""
+    """Returns the runs of a job by their keys."""
     found: list[Run] = []
     token: str | None = ""
     while token is not None:
@@ -419,29 +407,17 @@ def _runs(client: MlflowClient, experiment: str, fingerprint: str) -> dict[str, 
         )
         found += [run for run in page if _KEY in run.data.tags]
         token = page.token or None
-    chosen: dict[str, Run] = {}
-    for run in sorted(found, key=lambda run: str(run.info.run_id)):
-        if chosen.setdefault(run.data.tags[_KEY], run) is not run:
-            client.delete_run(run.info.run_id)
-    return chosen
+    return {run.data.tags[_KEY]: run for run in found}
 
 
 def _update(client: MlflowClient, run: Run, copy: RunCopy) -> None:
-    """Adds what a run lacks; its state comes last, so that a run that has ended is whole."""
+    """Writes all of a run; its state comes last, so that a run that has ended is whole."""
     from mlflow.entities import Metric as MlflowMetric
     from mlflow.entities import Param, RunTag
 
     run_id = str(run.info.run_id)
-    parameters = [
-        Param(name, str(value))
-        for name, value in copy.parameters.items()
-        if value is not None and name not in run.data.params
-    ]
-    tags = [
-        RunTag(name, text)
-        for name, text in _shortened(copy.tags).items()
-        if run.data.tags.get(name) != text
-    ]
+    parameters = [Param(name, str(x)) for name, x in copy.parameters.items() if x is not None]
+    tags = [RunTag(name, text) for name, text in _shortened(copy.tags).items()]
     # MLflow keeps equal points once if their times are equal too: all derive from one start.
     start = run.info.start_time or 0
     metrics = [
@@ -483,13 +459,11 @@ def _put_policies(
             " switch. Each version holds a policy file for syncswitch-run --policy.",
         )
     # MLflow's numbers differ if others added or removed some.
-    numbers: dict[int, str] = {}
-    versions = client.search_model_versions(f"name = '{model}'")
-    for one in sorted(versions, key=lambda one: int(one.version)):
-        if _VERSION not in one.tags:
-            continue
-        if numbers.setdefault(int(one.tags[_VERSION]), str(one.version)) != str(one.version):
-            client.delete_model_version(model, str(one.version))  # copied at the same moment
+    numbers = {
+        int(one.tags[_VERSION]): str(one.version)
+        for one in client.search_model_versions(f"name = '{model}'")
+        if _VERSION in one.tags
+    }
     for entry in sorted(entries, key=lambda entry: entry.policy.version):
         policy = entry.policy
         if policy.version in numbers:

@@ -48,7 +48,6 @@ def compare(
     policy = replace(POLICY, switch_percent=percent, threshold=threshold)
     plan = SweepPlan(
         jobs=(Job(identity(**changes), lambda: made, "generated"),),
-        columns=1,
         percents=(percent,),
         reference_percent=100.0,
         threshold=threshold,
@@ -60,8 +59,7 @@ def compare(
         policies=(policy,),
     )
     with open_database(url, create=True) as database:
-        (found,) = plan.run(database, [lambda: made], patience=QUICK)
-    return found
+        return plan.run(database, [lambda: made], patience=QUICK)
 
 
 def point(found: Sweep, percent: float) -> EvaluatedSwitchPoint:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
-import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +65,6 @@ from syncswitch.searcher.words import (
     value_text,
     workers_text,
 )
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 
@@ -103,9 +100,9 @@ from syncswitch.storage.records.policy import TimingPolicy
 )
 @click.option(
     "--workers",
-    metavar="N[,N...]",
-    help=f"Workers in the cluster; several sizes make a sweep each. Default:"
-    f" {TrainerChoice.default_workers}, or as in the (first) --policy.",
+    type=click.IntRange(1, MOST_WORKERS),
+    help=f"Workers in the cluster. Default: {TrainerChoice.default_workers}, or as in the (first)"
+    " --policy.",
 )
 @click.option(
     "--protocols",
@@ -115,14 +112,6 @@ from syncswitch.storage.records.policy import TimingPolicy
     shell_complete=complete_protocols,
     help=f"{PROTOCOLS_HELP} May be given several times. Default:"
     f" {TrainerChoice.default_protocols}, or as in the --policy.",
-)
-@click.option(
-    "--variant",
-    "variants",
-    metavar="FIELD=VALUE",
-    multiple=True,
-    help="Also train the workload with another value of a field, such as"
-    " momentum_after_switch=zero, or of several, separated by commas. May be given several times.",
 )
 @click.option(
     "--threshold",
@@ -163,7 +152,7 @@ def sweep(
     reference: str | None,
     at: str | None,
     policy_texts: tuple[str, ...],
-    workers: str | None,
+    workers: int | None,
     trainer: TrainerChoice,
     jobs: int,
     tensorboard: Path | None,
@@ -174,9 +163,9 @@ def sweep(
 ) -> None:
     """Train WORKLOAD at chosen switch points and compare them with one target.
 
-    WORKLOAD is as for `run`. Nothing is decided, and no policy is saved. For each cluster size the
-    target is measured with BSP alone, even if --at leaves it out. --policy tries policies of other
-    jobs, beside WORKLOAD's own if it has one.
+    WORKLOAD is as for `run`. Nothing is decided, and no policy is saved. The target is measured
+    with BSP alone, even if --at leaves it out. --policy tries policies of other jobs, beside
+    WORKLOAD's own if it has one.
 
     Recorded runs count, unless they were stopped early, or made by another trainer or under other
     conditions; only missing runs are made. Repeat the command to continue an interrupted sweep;
@@ -188,7 +177,7 @@ def sweep(
         reference,
         at,
         policies=[policy_named(text, storage_url, print_note) for text in policy_texts],
-        sizes=_sizes(workers),
+        workers=workers,
         storage_url=storage_url,
         **options,
     )
@@ -196,26 +185,11 @@ def sweep(
     with opened_for(plan.jobs, storage_url, "sweep", jobs, mlflow) as opened:
         database, openings, reporter = opened
         say = (lambda _: None) if is_further_job() else reporter.tell
-        sweeps = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
+        found = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
     if as_json:
-        print_json([row for one in sweeps for row in rows_as_json(one)])
+        print_json(rows_as_json(found))
     else:
-        print_sweeps(sweeps)
-
-
-def _sizes(text: str | None) -> tuple[int | None, ...]:
-    """The sizes of `--workers`, each once. Raises UserError for anything else."""
-    if text is None:
-        return (None,)
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch("0*[1-9][0-9]{0,5}", part) for part in parts) or not all(
-        int(part) <= MOST_WORKERS for part in parts
-    ):
-        raise UserError(
-            f"--workers is {reprlib.repr(text)}: give whole numbers from 1 to {MOST_WORKERS:,},"
-            " such as 4,8,16"
-        )
-    return tuple(dict.fromkeys(map(int, parts)))
+        print_sweep(found)
 
 
 def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
@@ -249,40 +223,35 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
     ]
 
 
-def print_sweeps(sweeps: Sequence[Sweep]) -> None:
-    """Prints the table, and the targets that its rows are compared with."""
-    # The first job is the workload without variants.
-    base = sweeps[0].jobs[0].reference
-    noun = "processes" if sweeps[0].jobs[0].identity.is_command else "workers"
-    title = metric_title(job.identity.decided_by for sweep in sweeps for job in sweep.jobs)
+def print_sweep(sweep: Sweep) -> None:
+    """Prints the table, and the target that its rows are compared with."""
+    first = sweep.jobs[0]
+    noun = "processes" if first.identity.is_command else "workers"
+    title = metric_title(job.identity.decided_by for job in sweep.jobs)
     rows: list[Row] = []
-    for sweep in sweeps:
-        for job, point, speed_up in _rows(sweep):
-            identity, variant = job.identity, job.reference.removeprefix(base).removeprefix(",")
-            metric = identity.decided_by
-            accuracy = accuracy_around(point.mean_accuracy, point.accuracy_half_width, metric)
-            rows.append(
-                [
-                    ("policy", ", ".join(_policies_at(sweep, job, point.switch_percent)) or NONE),
-                    ("variant", variant or NONE),
-                    (noun, workers_text(identity.workers, identity.simulated_cluster)),
-                    ("protocols", identity.pair),
-                    ("switch at", percent_text(point.switch_percent)),
-                    ("runs", str(point.runs)),
-                    ("diverged", str(point.diverged_runs)),
-                    ("kept", value_text(sweep.kept_runs(point), "d")),
-                    (title, named_text(accuracy, metric, title)),
-                    ("seconds", seconds_text(point.training_seconds)),
-                    ("times as fast", value_text(speed_up.value if speed_up else None, ".2f")),
-                ]
-            )
-    print_rows(rows, {"policy", "variant"})
+    for job, point, speed_up in _rows(sweep):
+        identity, metric = job.identity, job.identity.decided_by
+        accuracy = accuracy_around(point.mean_accuracy, point.accuracy_half_width, metric)
+        rows.append(
+            [
+                ("policy", ", ".join(_policies_at(sweep, job, point.switch_percent)) or NONE),
+                (noun, workers_text(identity.workers, identity.simulated_cluster)),
+                ("protocols", identity.pair),
+                ("switch at", percent_text(point.switch_percent)),
+                ("runs", str(point.runs)),
+                ("diverged", str(point.diverged_runs)),
+                ("kept", value_text(sweep.kept_runs(point), "d")),
+                (title, named_text(accuracy, metric, title)),
+                ("seconds", seconds_text(point.training_seconds)),
+                ("times as fast", value_text(speed_up.value if speed_up else None, ".2f")),
+            ]
+        )
+    print_rows(rows, {"policy"})
     echo()
-    for sweep in sweeps:
-        print_text(_compared_with(sweep))
-        for number, policy in itertools.product(range(len(sweep.jobs)), sweep.policies):
-            print_text(_verdict(sweep, number, policy))
-    if text := run_conditions_text(sweeps[0].jobs[0].conditions):
+    print_text(_compared_with(sweep))
+    for number, policy in itertools.product(range(len(sweep.jobs)), sweep.policies):
+        print_text(_verdict(sweep, number, policy))
+    if text := run_conditions_text(first.conditions):
         print_text(f"All runs trained under these conditions: {text}.")
 
 

@@ -110,13 +110,13 @@ def test_what_is_trained_is_on_mlflow_as_in_the_database(
     (search,) = (run for key, run in runs_on(mlflow_uri).items() if key.startswith("search"))
     assert (search.info.status, search.data.params["strategy"]) == ("FINISHED", "paper")
     assert search.data.metrics["policy/switch_percent"] == 25
-    points = ["--at", "100,25", "--runs", "1", "--workers", "4,8"]
+    points = ["--at", "100,25", "--runs", "1", "--workers", "8"]
     invoke.succeeds("sweep", "digits", *points, "--mlflow", mlflow_uri)
     check_same(mlflow_uri, url)
 
 
 @pytest.mark.usefixtures("two_versions")
-def test_earlier_searches_are_exported_once_and_what_was_half_copied_is_put_right(
+def test_earlier_searches_are_exported_once_and_what_was_half_copied_is_completed(
     invoke: Invoke, url: str, mlflow_uri: str
 ) -> None:
     assert [one["runs"] for one in invoke.answer("export", "--mlflow", mlflow_uri)] == [13]
@@ -125,11 +125,9 @@ def test_earlier_searches_are_exported_once_and_what_was_half_copied_is_put_righ
     invoke.succeeds("export", "generated", "--mlflow", mlflow_uri)
     again = {key: run.to_dictionary() for key, run in runs_on(mlflow_uri).items()}
     assert again == {key: run.to_dictionary() for key, run in runs.items()}
-    lost, half, doubled = [run for key, run in runs.items() if key.startswith("trial")][:3]
+    lost, half = [run for key, run in runs.items() if key.startswith("trial")][:2]
     client.delete_run(lost.info.run_id)
     client.update_run(half.info.run_id, status="RUNNING")
-    start, tags = doubled.info.start_time, doubled.data.tags
-    client.create_run(doubled.info.experiment_id, start_time=start, tags=tags)
     invoke.succeeds("policy", "rollback", "generated")
     invoke.succeeds("export", "--mlflow", mlflow_uri)
     check_same(mlflow_uri, url)

@@ -1,4 +1,4 @@
-"""Explanations: the strategy is asked again, also with imagined runs; and their words."""
+"""Explanations: the strategy is asked again; and their words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from syncswitch.searcher.search.explanation import (
-    Change,
     ExplainedRun,
     Explanation,
     Untried,
@@ -72,35 +71,6 @@ def test_what_was_believed_after_each_run_is_what_the_strategy_believed(found: E
     assert belief.low_accuracy < 0.9 < belief.high_accuracy
 
 
-def test_further_runs_that_are_named_move_the_answer_and_fewer_do_not(found: Explanation) -> None:
-    runs = searched(ADAPTIVE)
-    # With a guard a failure more is no reason to leave the answer, whose failures cost little.
-    assert {(change.switch_percent, change.fails) for change in found.changes} == {(12.5, False)}
-    bare = {(one.switch_percent, one.fails) for one in explain(BARE, searched(BARE)).changes}
-    assert bare >= {(50.0, True), (25.0, False)}
-    for change in found.changes:
-        after = list(runs)
-        answers = [standing(after)]
-        for _ in range(change.runs):
-            replicate = sum(one.switch_percent == change.switch_percent for one in after)
-            further = Observation(
-                change.switch_percent, change.accuracy, trial_number=len(after), replicate=replicate
-            )
-            after.append(further)
-            answers.append(standing(after))
-        assert answers[:-1] == [ANSWER_PERCENT] * change.runs
-        assert answers[-1] == change.answer_percent != ANSWER_PERCENT
-        decision = ADAPTIVE.decide(after)
-        onward = decision.switch_percent if isinstance(decision, NextTrial) else None
-        assert change.next_percent == onward
-
-
-def standing(runs: list[Observation]) -> float:
-    answer = ADAPTIVE.standing_answer(runs)
-    assert answer is not None
-    return answer.switch_percent
-
-
 @pytest.mark.parametrize(("strategy", "why_later"), [(ADAPTIVE, "price"), (BARE, "later")])
 def test_it_is_said_why_a_switch_point_was_never_tried(
     strategy: AdaptiveStrategy, why_later: str
@@ -131,7 +101,7 @@ def test_a_search_under_way_has_open_switch_points() -> None:
     assert not begun.is_decided
     assert {one.why for one in begun.untried} == {"open"}
     nothing = explain(ADAPTIVE, [])
-    assert (nothing.answer, nothing.beliefs, nothing.untried, nothing.changes) == (None, (), (), ())
+    assert (nothing.answer, nothing.beliefs, nothing.untried) == (None, (), ())
 
 
 def test_a_strategy_without_a_belief_says_where_it_did_not_come() -> None:
@@ -140,7 +110,6 @@ def test_a_strategy_without_a_belief_says_where_it_did_not_come() -> None:
     assert told.answer is not None
     assert told.answer.switch_percent == GOOD_FROM_PERCENT
     assert told.beliefs == ()
-    assert told.changes == ()
     tried = {one.run.switch_percent for one in told.runs}
     assert told.untried == tuple(
         Untried(percent, None, "later" if percent > GOOD_FROM_PERCENT else "order")
@@ -173,10 +142,6 @@ WHY = Explanation(
         Untried(12.5, 0.3, "price"),
         Untried(25.0, 0.52, "budget"),
     ),
-    changes=(
-        Change(50.0, 1, 0.9, fails=True, answer_percent=100.0, next_percent=None),
-        Change(25.0, 2, 0.92, fails=False, answer_percent=25.0, next_percent=12.5),
-    ),
 )
 
 
@@ -204,17 +169,12 @@ def test_all_of_it_is_said_once() -> None:
         "Never tried: 6.25 % (10 % likely) and 12.5 % (30 % likely): a run there costs more than it"
         " promises to save.",
         "Never tried: 25 % (52 % likely): the search's budget was spent.",
-        "One more run with the switch at 50 % that fails (accuracy 0.9000) would move the answer to"
-        " BSP alone.",
-        "2 more runs with the switch at 25 % all reaching the target (0.9200) would move the answer"
-        " to 25 %, and the search would go on at 12.5 %.",
     ]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"changes": ()}, "None of the further runs that were considered would change the answer."),
         (
             {"runs": (), "untried": ()},
             "This strategy decides by the mean of a fixed number of runs",
@@ -235,9 +195,7 @@ def test_an_error_is_said_as_it_is() -> None:
     why = replace(
         WHY,
         runs=(ExplainedRun(Observation(50.0, -12.5), last),),
-        changes=(Change(50.0, 1, -15.0, fails=True, answer_percent=100.0, next_percent=None),),
     )
     assert belief_cells(why, 0, error)[2] == ("MeanAbsoluteError", "12.5000 km")
-    sure, *_, change = why_sentences(why, "BSP", error)
+    sure = why_sentences(why, "BSP", error)[0]
     assert "between 12.0000 km and 13.5000 km with 90 %, and within 0.01 km of BSP's mean" in sure
-    assert "that fails (MeanAbsoluteError 15.0000 km) would move the answer to BSP alone" in change

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import os
@@ -122,10 +121,7 @@ _MARK = b"sync"
 _PATIENCE_SECONDS = 10
 # Connections that have not proved yet who they are; one more pushes out the oldest.
 _MOST_PENDING = 64
-_PACE_SECONDS = 0.005
 _PAUSE_SECONDS = 0.1
-_QUIET_SECONDS = 60.0
-_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # Seconds until the first probe, between probes, and how many may go unanswered.
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 
@@ -274,8 +270,6 @@ class Listener:
         self._changing = threading.Lock()
         # In the order in which they came.
         self._pending: dict[socket.socket, None] = {}
-        self._turned_away = 0
-        self._silent_until = 0.0
         self._thread = threading.Thread(target=self._serve, name="listener", daemon=True)
         self._thread.start()
 
@@ -291,16 +285,17 @@ class Listener:
             while not self._is_closed:
                 try:
                     connected, _ = self._socket.accept()
-                except OSError as error:
-                    if error.errno in _NO_ROOM:
-                        self._make_room(len(self._pending) // 2, str(error.strerror))
-                    elif not self._is_closed:  # whoever dialed has hung up
-                        time.sleep(_PACE_SECONDS)
+                except OSError as error:  # whoever dialed has hung up, or there is no room
+                    self._drop_oldest(len(self._pending) // 2)
+                    if not self._is_closed:
+                        _LOG.warning(
+                            "%s: nobody could be accepted (%s)", _text(self.address), error
+                        )
+                        time.sleep(_PAUSE_SECONDS)
                     continue
                 with self._changing:
                     self._pending[connected] = None
-                if len(self._pending) > _MOST_PENDING:
-                    self._make_room(_MOST_PENDING, f"{_MOST_PENDING} are pending")
+                self._drop_oldest(_MOST_PENDING)
                 try:
                     threading.Thread(target=self._admit, args=(connected,), daemon=True).start()
                 except RuntimeError:  # there are too many threads
@@ -308,28 +303,14 @@ class Listener:
                     connected.close()
         self._drop_oldest(0)
 
-    def _make_room(self, most: int, why: str) -> None:
+    def _drop_oldest(self, most: int) -> None:
         """Drops the oldest pending connections, so that at most `most` are left."""
-        dropped = self._drop_oldest(most)
-        self._turned_away += max(1, dropped)
-        if time.monotonic() > self._silent_until:
-            self._silent_until = time.monotonic() + _QUIET_SECONDS
-            _LOG.warning(
-                "many connect to %s and do not say who they are (%s; %d turned away so far): parts"
-                " of this cluster may have to wait; keep others away from this address",
-                *(_text(self.address), why, self._turned_away),
-            )
-        # Long enough for an honest dialer to complete its handshake.
-        time.sleep(_PACE_SECONDS if dropped else _PAUSE_SECONDS)
-
-    def _drop_oldest(self, most: int) -> int:
         with self._changing:
             oldest = list(self._pending)[: max(0, len(self._pending) - most)]
             for one in oldest:
                 del self._pending[one]
                 with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)  # its thread closes it
-        return len(oldest)
 
     def _admit(self, connected: socket.socket) -> None:
         try:
