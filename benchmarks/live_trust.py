@@ -1,14 +1,15 @@
 """The benefit for users: real searches, then real guarded trainings with each policy.
 
-    python -m benchmarks.live_trust [--workload digits] [--trainer simulated] [--workers 8]
-        [--searches 20] [--uses 20] [--begin-at 1.5625] [--first] [--json FILE]
+    python -m benchmarks.live_trust [--workload digits] [--workers 8]
+        [--cluster simulated|threads|processes] [--searches 20] [--uses 20] [--begin-at 1.5625]
+        [--first] [--json FILE]
 
 Every search has seeds of its own. Its policy is then trained with as often as `--uses` says, as
 `syncswitch-run` would without learning: guarded, a switch that fails tried again later. All
 policies are used with the same further seeds, that no search has seen, and so is BSP alone. A model
 is kept if it loses at most beta against the mean of BSP on these seeds. `--begin-at` looks at runs
-that begin at a switch point too early, whatever the policy says, and find their own. `--trainer
-local` trains in threads of this machine.
+that begin at a switch point too early, whatever the policy says, and find their own. `--cluster`
+is a virtual clock with the profile of the paper's cluster, or workers on this machine.
 
 `--first` makes no search: each training is the first one of a database of its own, as of someone
 who has just installed it.
@@ -24,27 +25,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from benchmarks.console import at_most, parser
 from benchmarks.problems import BASELINE_PERCENT, BETA
+from benchmarks.second_phase import PROFILE, opened
 from syncswitch.searcher.learning import band_alone
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.records.guard import GuardOutcome, later_switch_points
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.loading import load_workload
-from syncswitch.trainers.simulated.profile import load_profile
-from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
-from syncswitch.trainers.trainer import Trainer
 
 # Beyond all seeds of searches, which are hashes: any would do.
 _FIRST_SEED = 1_000_003
-_PROFILE = "sync-switch-resnet32"
 
 
 @dataclass(frozen=True)
@@ -80,14 +76,14 @@ class Job:
 
     Attributes:
         reference: The workload, as on the command line.
-        trainer: `simulated` or `local`.
+        cluster: `simulated`, `threads` or `processes`.
         workers: n.
         uses: Trainings at each switch point; their seeds are `_FIRST_SEED` and on.
         folder: For databases and checkpoints.
     """
 
     reference: str
-    trainer: str
+    cluster: str
     workers: int
     uses: int
     folder: Path
@@ -100,8 +96,7 @@ class Job:
         url = f"sqlite:///{self.folder}/search-{seed}.db"
         policy = search(
             self.reference,
-            trainer=self.trainer,
-            trainer_options=self._trainer_options,
+            **self._trainer,
             workers=self.workers,
             seed=seed,
             storage=url,
@@ -113,14 +108,7 @@ class Job:
 
     def trained(self, percent: float, policy: TimingPolicy | None = None) -> list[Training]:
         """Trainings that begin with a switch point, guarded if there is a policy's band."""
-        workload = load_workload(self.reference)
-        if self.trainer == "simulated":
-            profile = load_profile(_PROFILE)
-            identity = simulated_identity(workload, self.workers, ("bsp", "asp"), profile)
-            opened: Trainer = SimulatedTrainer(workload, self.workers, profile)
-        else:
-            identity = workload_identity(workload, self.workers, "bsp", "asp")
-            opened = ClusterTrainer(workload, self.workers)
+        identity, opened_trainer = opened(self.reference, self.workers, self.cluster)
         momentum = identity.momentum_after_switch
         band = None if policy is None else band_alone(policy, momentum)
         retries = later_switch_points(percent, momentum) if band else ()
@@ -128,7 +116,7 @@ class Job:
             TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
             for seed in self._seeds
         ]
-        with contextlib.closing(opened) as trainer:
+        with contextlib.closing(opened_trainer) as trainer:
             return [_training(trainer.train(spec)) for spec in specs]
 
     def first(self) -> list[Training]:
@@ -139,8 +127,7 @@ class Job:
             _training(
                 train(
                     self.reference,
-                    trainer=self.trainer,
-                    trainer_options=self._trainer_options,
+                    **self._trainer,
                     workers=self.workers,
                     seed=seed,
                     uses=1,
@@ -157,8 +144,11 @@ class Job:
         return range(_FIRST_SEED, _FIRST_SEED + self.uses)
 
     @property
-    def _trainer_options(self) -> dict[str, str] | None:
-        return {"profile": _PROFILE} if self.trainer == "simulated" else None
+    def _trainer(self) -> dict[str, Any]:
+        if self.cluster == "simulated":
+            return {"trainer": "simulated", "trainer_options": {"profile": PROFILE}}
+        launcher = "in-process" if self.cluster == "threads" else "processes"
+        return {"trainer": "local", "trainer_options": {"launcher": launcher}}
 
     @property
     def baseline(self) -> list[Training]:
@@ -194,12 +184,12 @@ class Job:
 def main() -> None:
     """Prints what the trainings take, and how many keep the accuracy."""
     options = parser(
-        __doc__, workload="digits", trainer="simulated", workers=8, searches=20, uses=20,
+        __doc__, workload="digits", workers=8, cluster="simulated", searches=20, uses=20,
         begin_at=float, first=False, json=Path,
     ).parse_args()  # fmt: skip
     console = Console(highlight=False)
     with at_most(8 * 3600), tempfile.TemporaryDirectory() as folder:
-        job = Job(options.workload, options.trainer, options.workers, options.uses, Path(folder))
+        job = Job(options.workload, options.cluster, options.workers, options.uses, Path(folder))
         if options.first:
             found = {"first": job.first()}
             what = f"{options.uses} first trainings"

@@ -49,15 +49,16 @@ JOBS = [
 PERCENTS = [50.0, 25.0, 12.5, 6.25, 3.125, 1.5625, 0.0]
 THRESHOLD = 0.01
 PAIR = ("bsp", "asp")
+PROFILE = "sync-switch-resnet32"
 
 
 def opened(
-    reference: str, workers: int, cluster: str, compensates: bool
+    reference: str, workers: int, cluster: str, compensates: bool = False
 ) -> tuple[WorkloadIdentity, Trainer]:
     """Returns the identity of a job, and what trains it."""
     workload = load_workload(reference)
     if cluster == "simulated":
-        profile = load_profile("sync-switch-resnet32")
+        profile = load_profile(PROFILE)
         identity = simulated_identity(workload, workers, PAIR, profile)
         kind = CompensatedTrainer if compensates else SimulatedTrainer
         return identity, kind(workload, workers, profile)

@@ -213,7 +213,7 @@ PLAIN = GeneratedProblem(
 )
 def test_live_trust(tmp_path: Path, few: tuple[object, ...], what: str, begins: float) -> None:
     (tmp_path / "job.py").write_text(TINY_WORKLOAD)
-    sizes = ("--workload", "job.py:tiny", "--trainer", "local", "--workers", 2, "--uses", 1)
+    sizes = ("--workload", "job.py:tiny", "--cluster", "threads", "--workers", 2, "--uses", 1)
     done = run_code(
         "from benchmarks import live_trust\nlive_trust.main()",
         *map(str, (*sizes, *few, "--json", "live.json")),
