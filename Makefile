@@ -123,7 +123,7 @@ foreign: $(INSTALLED)  ## What a training script from elsewhere gets: SCRIPT=, S
 
 dev: $(INSTALLED)  ## An environment to work in.
 
-$(INSTALLED): setup.cfg pyproject.toml constraints.txt
+$(INSTALLED): setup.cfg setup.py pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { \
 		echo "error: $(PYTHON) is not Python 3.10 to 3.13; run make with PYTHON=python3.12," \
 			"or another that is" >&2; exit 2; }

@@ -49,9 +49,9 @@ def read_manifests(path: Path) -> dict[str, Any]:
     found = {}
     for one in yaml.safe_load_all(path.read_text()):
         kind, spec = (one["apiVersion"], one["kind"]), one["spec"]
-        fields = list(_fields(spec))
-        assert {name for name, _ in fields} <= FIELDS[kind]
-        for name, value in fields:
+        found_fields = list(fields(spec))
+        assert {name for name, _ in found_fields} <= FIELDS[kind]
+        for name, value in found_fields:
             last = name.rpartition(".")[2]
             assert value in CHOICES.get(last, {value}), name
         _check_names(spec)
@@ -59,14 +59,14 @@ def read_manifests(path: Path) -> dict[str, Any]:
     return found
 
 
-def _fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The path and value of each field, such as `containers[].name`."""
     if isinstance(value, dict):
         for name, one in value.items():
-            yield from _fields(one, f"{path}.{name}" if path else name)
+            yield from fields(one, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         for one in value:
-            yield from _fields(one, f"{path}[]")
+            yield from fields(one, f"{path}[]")
     else:
         yield path, value
 

@@ -34,7 +34,7 @@ def build(folder: Path) -> None:
     """From a copy: what an earlier build has left in the tree would go into it as well."""
     tree = folder / "tree"
     tree.mkdir()
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.cfg", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     for name in PARTS:
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))

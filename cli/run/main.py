@@ -36,8 +36,8 @@ from syncswitch.searcher.backends.base import (
     TrainerChoice,
 )
 from syncswitch.searcher.backends.command import UsersCommand
-from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.backends.simulated import SimulatedCluster
+from syncswitch.searcher.backends.registry import TRAINERS
+from syncswitch.searcher.backends.replay import RecordedRuns
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.job import LARGEST_SEED, USUAL_PROTOCOLS, USUAL_WORKERS
 
@@ -155,7 +155,7 @@ class _Program(ProgramCommand, PanelCommand):
 )
 @tensorboard_option
 @mlflow_option()
-@trainer_options((LocalTrainer, SimulatedCluster, UsersCommand))
+@trainer_options([kind for kind in TRAINERS if kind is not RecordedRuns])
 @common_options
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
 def main(

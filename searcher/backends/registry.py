@@ -1,8 +1,10 @@
-"""All kinds of trainers."""
+"""All kinds of trainers: those that come with syncswitch, and those of other packages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
 from typing import Any
 
 from syncswitch.searcher.backends.base import TrainerChoice
@@ -11,15 +13,37 @@ from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.ray import RayCluster
 from syncswitch.searcher.backends.replay import RecordedRuns
 from syncswitch.searcher.backends.simulated import SimulatedCluster
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import UserError, one_line
 
-TRAINERS: tuple[type[TrainerChoice], ...] = (
+_LOG = logging.getLogger(__name__)
+
+ENTRY_POINTS = "syncswitch.trainers"
+"""The group of entry points by which other packages add kinds of trainers."""
+
+
+def _added() -> Iterator[type[TrainerChoice]]:
+    taken = {kind.name for kind in _BUILT_IN}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            kind = point.load()
+            if not issubclass(kind, TrainerChoice) or kind.name in taken:
+                raise TypeError(f"{point.value} is no TrainerChoice with a name of its own")
+        except Exception as error:  # foreign code
+            _LOG.warning("trainer %s cannot be used: %s", point.name, one_line(error))
+            continue
+        taken.add(kind.name)
+        yield kind
+
+
+_BUILT_IN: tuple[type[TrainerChoice], ...] = (
     LocalTrainer,
     SimulatedCluster,
     RecordedRuns,
     RayCluster,
     UsersCommand,
 )
+
+TRAINERS = *_BUILT_IN, *_added()
 """All kinds, the usual one first."""
 
 

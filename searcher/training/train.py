@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, SkipValidation
 
 from syncswitch.searcher.backends.base import USUAL_USES, ClusterChoice
-from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.backends.registry import trainer_named
-from syncswitch.searcher.backends.simulated import SimulatedCluster
+from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
 from syncswitch.searcher.training.policy import (
     Chosen,
     Wanted,
@@ -88,7 +86,7 @@ def train(
     switch_at: Annotated[float, Field(ge=0, le=100)] | None = None,
     protocol: str | None = None,
     guarded: bool = True,
-    trainer: Literal["local", "simulated"] | SkipValidation[ClusterChoice] = "local",
+    trainer: str | SkipValidation[ClusterChoice] = "local",
     trainer_options: Mapping[str, Any] | None = None,
     workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
     protocols: str | None = None,
@@ -123,7 +121,7 @@ def train(
         switch_at: Switch after this percentage of the worker-steps, whatever the policy says.
         protocol: Use this protocol for the whole training, whatever the policy says.
         guarded: Whether a training that fails after its switch goes back to it.
-        trainer: `local` or `simulated`.
+        trainer: `local`, `simulated`, `ray`, or a kind that another package adds.
         trainer_options: The options of that trainer by their names on the command line, without
             dashes: `{"launcher": "processes"}`.
         workers: The number of workers; None for the policy's.
@@ -164,8 +162,9 @@ def train(
     from syncswitch.trainers.model.state import check_model_path
 
     cluster = trainer_named(trainer, trainer_options or {}) if isinstance(trainer, str) else trainer
-    if not isinstance(cluster, LocalTrainer | SimulatedCluster):
-        raise UserError(f"trainer is {trainer!r}: give 'local' or 'simulated'")
+    if not isinstance(cluster, ClusterChoice):
+        kinds = ", ".join(kind.name for kind in TRAINERS if issubclass(kind, ClusterChoice))
+        raise UserError(f"trainer is {trainer!r}, which trains no workload: give one of {kinds}")
     check_copies(tensorboard, mlflow)
     storage_url, workers = database_url(storage), cluster.workers(workers)
     tell = tell or _LOG.warning

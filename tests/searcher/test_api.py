@@ -168,7 +168,11 @@ def test_what_a_run_says_names_parameters_with_their_values() -> None:
         (sweep, {"at": [101]}, "at= is '101': give 1 to 30 percents from 0 to 100"),
         (sweep, {"at": [50], "runs": 0}, r"runs is 0: .*help\(sweep\)"),
         (train, {"switch_at": 101}, r"switch_at is 101: .*help\(train\)"),
-        (train, {"trainer": "ray"}, "trainer is 'ray': give 'local' or 'simulated'"),
+        (
+            train,
+            {"trainer": "replay", "trainer_options": {"recordings": "sqlite:///runs.db"}},
+            "'replay', which trains no workload: give one of local, simulated, ray",
+        ),
         (train, {"switch_at": 5, "protocol": "bsp"}, "switch_at= and protocol= both say when"),
         (
             train,

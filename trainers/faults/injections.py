@@ -48,7 +48,8 @@ SCENARIOS: Mapping[str, _Scenario] = {
 }
 """Scenarios of the Sync-Switch paper's evaluation of its online policies."""
 
-_FAILURES = {"kill:worker", "kill:ps", "kill:chief", "hang:worker", "hang:ps"}
+_KILLS = {"kill:worker", "kill:ps", "kill:chief"}
+_FAILURES = _KILLS | {"hang:worker", "hang:ps"}
 _FAILURES_OF = {
     "in-process": {"kill:worker", "kill:chief"},
     "processes": _FAILURES,
@@ -56,7 +57,7 @@ _FAILURES_OF = {
     "ray": _FAILURES,
     "simulated": {"kill:worker"},
 }
-"""The failures that each launcher can cause."""
+"""The failures that each launcher can cause; one of another package ends processes."""
 
 _REFUSALS = {
     "simulated": "a simulated cluster only supports stragglers and kill:worker; leave it out",
@@ -207,14 +208,14 @@ def _expanded(text: str, workers: int, switch_percent: float) -> tuple[Injection
 def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1) -> None:
     """Raises UserError if a cluster cannot carry one of the injections out.
 
-    The launcher is `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
+    The launcher is a key of `_FAILURES_OF`, or one of another package.
     """
     for injection in found:
         problem = None
         if injection.kind == "straggler":
             continue
-        if f"{injection.kind}:{injection.role}" not in _FAILURES_OF[launcher]:
-            nobody = f"there is no process to {injection.kind}; use --launcher processes"
+        if f"{injection.kind}:{injection.role}" not in _FAILURES_OF.get(launcher, _KILLS):
+            nobody = f"{launcher} has no process to {injection.kind}; use --launcher processes"
             problem = _REFUSALS.get(launcher, nobody)
         elif injection.lasting is not None and launcher != "simulated":
             problem = "a real worker comes back as soon as it can; leave for= out"

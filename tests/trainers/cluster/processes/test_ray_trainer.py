@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
 
+from syncswitch.cli.run.main import main as train
 from syncswitch.cli.search.main import main as search
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
@@ -133,13 +135,17 @@ def test_a_cluster_that_is_too_small_is_refused(cluster: LocalCluster) -> None:
         started(cluster, cpus_per_worker=3)
 
 
-def test_a_search_where_nobody_listens_is_refused(tmp_path: Path) -> None:
-    place = ("--trainer", "ray", "--ray-address", "127.0.0.1:9")
-    words = ("run", f"{__name__}:COUNTING", *place, "--storage", f"sqlite:///{tmp_path}/new.db")
-    done = CliRunner().invoke(search, words)
+@pytest.mark.parametrize(("program", "command"), [(search, ["run"]), (train, [])])
+def test_a_cluster_where_nobody_listens_is_refused(
+    tmp_path: Path, program: click.Command, command: list[str]
+) -> None:
+    place = ("--trainer", "ray", "--ray-address", "127.0.0.1:9", "--workers", "2")
+    words = f"{__name__}:COUNTING", *place, "--storage", f"sqlite:///{tmp_path}/new.db"
+    done = CliRunner().invoke(program, [*command, *words])
     assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: nobody listens at --ray-address 127.0.0.1:9;")
+    assert done.stderr.splitlines()[-1].startswith(
+        "error: nobody listens at --ray-address 127.0.0.1:9;"
+    )
 
 
 def test_a_worker_whose_node_is_lost_comes_back_on_another_one(
