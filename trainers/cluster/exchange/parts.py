@@ -14,15 +14,20 @@ from typing import Any
 
 import msgspec
 
+from syncswitch.trainers.cluster.exchange.interfaces import (
+    CHIEF_TO_SERVER,
+    CHIEF_TO_WORKER,
+    TO_WORKER,
+    WORKER_TO_SERVER,
+    RowsForChief,
+    ServerForChief,
+    calls_of,
+)
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
-    CHIEF_TO_SERVER,
-    CHIEF_TO_WORKER,
     SERVER,
-    TO_WORKER,
     WORKER,
-    WORKER_TO_SERVER,
     Caller,
     Hello,
     RowGradients,
@@ -108,9 +113,11 @@ class ServerPart:
             projection_of(plan),
             has_averages=plan.has_averages,
         )
-        for name in CHIEF_TO_SERVER.keys() - self.methods.keys():
-            holder = self._server if hasattr(self._server, name) else self._server.embeddings
-            self.methods[name] = getattr(holder, name)
+        for interface, holder in (
+            (ServerForChief, self._server),
+            (RowsForChief, self._server.embeddings),
+        ):
+            self.methods |= {name: getattr(holder, name) for name in calls_of(interface)}
 
 
 def _checked(caller: Caller, wire: Wire) -> Caller:

@@ -1,18 +1,17 @@
-"""The protocol between the parts of a cluster: plans, tasks, and the calls that each may make."""
+"""What the parts of a cluster tell each other: plans, tasks, and what became of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from syncswitch.trainers.cluster.exchange.security import Address
 from syncswitch.trainers.job.embeddings import EmbeddingTable
-from syncswitch.trainers.model.embeddings import NO_EMBEDDINGS, Ids, RowGradient, ShardPlan
-from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.embeddings import NO_EMBEDDINGS, RowGradient, ShardPlan
+from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.protocols.steps import Group
 
 CHIEF, SERVER, WORKER = "chief", "ps", "worker"
 
@@ -161,38 +160,3 @@ class Push(NamedTuple):
     pulled_updates: int
     pushed_updates: int
     gradient_square: float = 0.0
-
-
-Calls = Mapping[str, tuple[Any, Any]]
-"""The calls that a process answers, with the types of arguments and results."""
-
-CHIEF_TO_SERVER: Calls = {
-    "build": (tuple[ServerPlan], None),
-    "load": (tuple[ModelState], None),
-    "load_slots": (tuple[Vector], None),
-    "mark": (tuple[()], list[int]),
-    "marked": (tuple[()], ModelState),
-    "snapshot": (tuple[list[Ids]], list[Vector]),
-    "apply": (tuple[Group, float, float], int),
-    "fence": (tuple[int], tuple[int, int]),
-    "load_rows": (tuple[int, int, int, Vector], None),
-    "read_rows": (tuple[int, int, int, int], Vector),
-    "end_read": (tuple[()], None),
-}
-CHIEF_TO_WORKER: Calls = {
-    "build": (tuple[WorkerPlan], None),
-    # The names, addresses and shards of the parameter servers.
-    "connect": (tuple[Caller, list[tuple[str, Address, slice]]], None),
-    "step": (tuple[Task], Push),
-    "take": (tuple[ModelState], None),
-    "take_slots": (tuple[Vector, int, bool], None),
-    "reduce": (tuple[int, list[Address]], None),
-    "gather": (tuple[int, list[Address]], None),
-    "commit": (tuple[()], None),
-}
-WORKER_TO_SERVER: Calls = {
-    # Parameters and gradients are sent only where no memory is shared.
-    "pull": (tuple[Caller, list[Ids]], tuple[int, int, Vector | None, list[Vector]]),
-    "push": (tuple[Caller, Task, Vector | None, RowGradients], int),
-}
-TO_WORKER: Calls = {"fetch": (tuple[Literal["model", "mean", "slots"], int, int], Vector)}

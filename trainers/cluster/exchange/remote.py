@@ -12,17 +12,14 @@ from typing import Any, cast
 import msgspec
 
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
-from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, Pulled
-from syncswitch.trainers.cluster.exchange.plans import (
+from syncswitch.trainers.cluster.exchange.interfaces import (
     TO_WORKER,
-    WORKER,
     WORKER_TO_SERVER,
-    Caller,
     Calls,
-    RowGradients,
-    StepError,
-    Task,
+    Piece,
 )
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, Pulled
+from syncswitch.trainers.cluster.exchange.plans import WORKER, Caller, RowGradients, StepError, Task
 from syncswitch.trainers.cluster.exchange.security import Address, Identity
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned
 from syncswitch.trainers.cluster.exchange.wire import Message, Wire, dial
@@ -268,7 +265,7 @@ class RemotePeer:
         self._remote: Remote | None = None
         self._is_closed = False
 
-    def fetch(self, what: str, start: int, stop: int) -> Vector:
+    def fetch(self, what: Piece, start: int, stop: int) -> Vector:
         """See `Worker.fetch`."""
         arguments = "fetch", what, start, stop
         if self._remote is not None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
+from syncswitch.trainers.cluster.exchange.interfaces import Piece
 from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import (
     Caller,
@@ -152,7 +153,7 @@ class Worker:
         with self._moving:
             self._model, self._mean = self._mean, self._model
 
-    def fetch(self, what: str, start: int, stop: int) -> Vector:
+    def fetch(self, what: Piece, start: int, stop: int) -> Vector:
         """Copies a piece of a vector that it holds; may be called during a step.
 
         `what` is `model`, `mean` or `slots`.

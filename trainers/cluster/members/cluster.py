@@ -17,6 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, WorkloadError
+from syncswitch.trainers.cluster.exchange.interfaces import Piece, WorkerForChief, WorkerForOthers
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import Caller, Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.remote import (
@@ -24,7 +25,6 @@ from syncswitch.trainers.cluster.exchange.remote import (
     LostError,
     Remote,
     RemoteError,
-    RemotePeer,
     call_all,
 )
 from syncswitch.trainers.cluster.exchange.security import Part
@@ -80,7 +80,7 @@ class Cluster(ABC):
     def __init__(self, program: Program, workers: int, servers: int = 1) -> None:
         self.program = program
         self.numbers = itertools.count()
-        self.members: list[Worker | None] = [None] * workers
+        self.members: list[WorkerForChief | None] = [None] * workers
         self._shards = program.shards(servers)
         self.replicas: dict[int, int] = {}
         self._committing = threading.Lock()
@@ -292,7 +292,9 @@ class Cluster(ABC):
             ServerLostError: None of the workers could be reached.
         """
         sizes, program = self.program.sizes, self.program
-        averages = (("slots", sizes.parameters),) if program.has_averages else ()
+        averages: list[tuple[Piece, int]] = []
+        if program.has_averages:
+            averages = [("slots", sizes.parameters)]
         found = self._fetched(workers, ("model", sizes.model), *averages)
         model, *of_averages = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
         parameters, statistics = np.split(model, [sizes.parameters])
@@ -303,7 +305,7 @@ class Cluster(ABC):
         return parameters, statistics
 
     def _fetched(
-        self, workers: Iterable[int], *wanted: tuple[str, int]
+        self, workers: Iterable[int], *wanted: tuple[Piece, int]
     ) -> dict[int, tuple[Vector, ...]]:
         found = dict(self._each_fetched(workers, *wanted))
         if not found:
@@ -311,7 +313,7 @@ class Cluster(ABC):
         return found
 
     def _each_fetched(
-        self, workers: Iterable[int], *wanted: tuple[str, int]
+        self, workers: Iterable[int], *wanted: tuple[Piece, int]
     ) -> Iterator[tuple[int, tuple[Vector, ...]]]:
         """Yields these vectors of each worker that can be reached and has them."""
         with self._committing:
@@ -338,15 +340,15 @@ class Cluster(ABC):
         done = list(self._pool.map(attempt, range(len(workers))))
         return [worker for worker, is_done in zip(workers, done, strict=True) if not is_done]
 
-    def _member(self, worker: int) -> Worker:
+    def _member(self, worker: int) -> WorkerForChief:
         member = self.members[worker]
         if member is None:
             raise LostError(f"worker {worker} is gone")
         return member
 
-    def _peer(self, worker: int) -> Worker | RemotePeer:
+    @abstractmethod
+    def _peer(self, worker: int) -> WorkerForOthers:
         """Returns what serves pieces of a worker's replica to the chief, even during a step."""
-        return self._member(worker)
 
     def _found_by(self, worker: int) -> Any:
         """Returns what others in its group need to reach a worker."""
@@ -443,8 +445,8 @@ class ThreadsCluster(Cluster):
         )
         self.servers = [self._server]
         self.embeddings = EmbeddingServers([self._server.embeddings], program.form.forms)
-        for worker in range(len(self.members)):
-            self.members[worker] = Worker(
+        self._workers = [
+            Worker(
                 sizes,
                 self._step,
                 self._feed,
@@ -456,6 +458,10 @@ class ThreadsCluster(Cluster):
                 program.project,
                 is_built_in=program.is_built_in,
             )
+            for _ in self.members
+        ]
+        self.members[:] = self._workers
+        for worker in range(len(self.members)):
             self._give_up(worker, 0)
 
     @override
@@ -465,4 +471,8 @@ class ThreadsCluster(Cluster):
 
     @override
     def _give_up(self, worker: int, incarnation: int) -> None:
-        self._member(worker).join(Caller(worker, incarnation), self._server)
+        self._workers[worker].join(Caller(worker, incarnation), self._server)
+
+    @override
+    def _peer(self, worker: int) -> Worker:
+        return self._workers[worker]

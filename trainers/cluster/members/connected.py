@@ -14,15 +14,12 @@ from typing import Any, cast
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.plans import (
-    CHIEF,
+from syncswitch.trainers.cluster.exchange.interfaces import (
     CHIEF_TO_SERVER,
     CHIEF_TO_WORKER,
-    SERVER,
-    WORKER,
-    Caller,
-    Hello,
+    WorkerProcess,
 )
+from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Caller, Hello
 from syncswitch.trainers.cluster.exchange.remote import (
     Call,
     LostError,
@@ -33,7 +30,6 @@ from syncswitch.trainers.cluster.exchange.remote import (
 )
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire
-from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.launcher import Launcher, Life
 from syncswitch.trainers.cluster.members.program import Program
@@ -305,12 +301,13 @@ class ConnectedCluster(Cluster):
 
     def _build_worker(self, worker: int) -> None:
         wire = self._arrivals[WORKER, worker].wire
-        remote = Remote(wire, self._name((WORKER, worker)), CHIEF_TO_WORKER)
+        name = self._name((WORKER, worker))
+        member = cast(WorkerProcess, Remote(wire, name, CHIEF_TO_WORKER))
         try:
-            remote.build(self.program.worker_plan)
+            member.build(self.program.worker_plan)
         except (LostError, RemoteError) as error:
-            raise RetryableError(f"{remote.name} does not get ready ({error})") from error
-        self.members[worker] = cast(Worker, remote)
+            raise RetryableError(f"{name} failed to initialise ({error})") from error
+        self.members[worker] = member
 
     def _connect(self, worker: int) -> None:
         """Connects a worker to the parameter servers."""
@@ -320,7 +317,7 @@ class ConnectedCluster(Cluster):
         ]
         caller = Caller(worker, self._incarnations[worker])
         try:
-            cast(Remote, self._member(worker)).connect(caller, joined)
+            cast(WorkerProcess, self._member(worker)).connect(caller, joined)
         except (LostError, RemoteError) as error:
             for part in self._server_parts:
                 if not self._is_there(part):

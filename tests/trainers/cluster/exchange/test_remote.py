@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syncswitch.trainers.cluster.exchange.interfaces import TO_WORKER, Calls
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
-from syncswitch.trainers.cluster.exchange.plans import TO_WORKER, WORKER, Calls
+from syncswitch.trainers.cluster.exchange.plans import WORKER
 from syncswitch.trainers.cluster.exchange.remote import (
     LostError,
     Remote,

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.exchange import wire as wires
+from syncswitch.trainers.cluster.exchange.interfaces import TO_WORKER
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.parts import ServerPart, WorkerPart
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
     SERVER,
-    TO_WORKER,
     WORKER,
     Caller,
     ServerPlan,

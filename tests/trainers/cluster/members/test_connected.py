@@ -336,7 +336,7 @@ class TestStart:
         program.__dict__["worker_plan"] = replace(
             plan, step=replace(plan.step, library=b"nonsense")
         )
-        with pytest.raises(RetryableError, match="worker 0 does not get ready"):
+        with pytest.raises(RetryableError, match="worker 0 failed to initialise"):
             ConnectedCluster(program, 1, new_launcher(tmp_path, 1))
 
 
