@@ -25,6 +25,7 @@ from syncswitch.trainers.protocols.ds_sync import DSSync, partition
 from syncswitch.trainers.protocols.dssp import DSSP
 from syncswitch.trainers.protocols.gba import GBA
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
+from syncswitch.trainers.protocols.period import AveragePeriod
 from syncswitch.trainers.protocols.qsr import QSR
 from syncswitch.trainers.protocols.selsync import SelSync
 from syncswitch.trainers.protocols.ssp import SSP
@@ -39,6 +40,7 @@ __all__ = [
     "PROTOCOLS",
     "QSR",
     "SSP",
+    "AveragePeriod",
     "DSSync",
     "Exchange",
     "LocalSGD",

@@ -26,7 +26,7 @@ def period_steps(least_steps: int, alpha: float, rate: float) -> int:
     Args:
         least_steps: The steps while the rate is high.
         alpha: As a learning rate: at this rate every step is averaged, at half of it every fourth.
-        rate: The learning rate in force on each worker.
+        rate: The learning rate in force on each worker; at 0 it is the longest period.
     """
     if alpha >= rate * LARGEST_NUMBER**0.5:
         return LARGEST_NUMBER

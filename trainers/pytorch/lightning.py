@@ -142,7 +142,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             self._is_before_batch = True
             self._save(trainer)
             self._is_before_batch = False
-        self._switch.before_step(trainer.global_step)
+        self._switch.before_step(trainer.global_step, trainer.optimizers)
 
     def on_train_batch_end(
         self,

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.loop_switch import LoopSwitch
+from syncswitch.trainers.protocols import AveragePeriod
 
 _log = logging.getLogger("syncswitch")
 
@@ -39,8 +40,11 @@ class SecondWay:
         So it is in a run that never switches, that goes on after a kill, or that has gone back.
         """
 
-    def after_step(self, step: int) -> None:
-        """Called after each step in the second way; `step` counts all steps so far."""
+    def after_step(self, step: int, rate: float) -> None:
+        """Called after each step in the second way; `step` counts all steps so far.
+
+        `rate` is the learning rate of the step, the highest one of several.
+        """
 
     def settle(self) -> None:
         """Called in the second way before a test or checkpoint, and after the last step."""
@@ -51,22 +55,25 @@ class LocalSgd(SecondWay):
 
     Source: Lin et al., Don't Use Large Mini-Batches, Use Local SGD (ICLR 2020). A communication
     hook of DDP exchanges gradients in the first way, as DDP does, and none in the second. The
-    models are averaged every `period` steps, and before they are tested or saved, so that rank 0
-    tests and saves the mean; each process keeps its own momentum and other optimizer state.
+    models are averaged `period` steps after the last average, and before they are tested or saved,
+    so that rank 0 tests and saves the mean; each process keeps its own momentum and other optimizer
+    state.
 
     Args:
-        period: Steps from one average to the next.
+        period: Steps from one average to the next, or `qsr:STEPS:ALPHA`; see `AveragePeriod`.
+
+    Raises:
+        UserError: The period is neither.
     """
 
-    def __init__(self, period: int = 16) -> None:
-        if period < 1:
-            raise UserError(f"period is {period}: give 1 step or more")
-        self._period = period
+    def __init__(self, period: int | str = 16) -> None:
+        self._period = AveragePeriod(period)
         self._is_local = False
         self._model: nn.Module | None = None
 
     def attach(self, model: nn.Module) -> None:
         """Registers the hook with DDP, once."""
+        self._period.restart()
         if model is self._model:
             return
         self._model = model
@@ -86,15 +93,18 @@ class LocalSgd(SecondWay):
 
     def use(self, is_second: bool) -> None:
         """Switches the hook."""
+        if not is_second:
+            self._period.restart()
         self._is_local = is_second
 
-    def after_step(self, step: int) -> None:
+    def after_step(self, step: int, rate: float) -> None:
         """Averages at the end of each period."""
-        if step % self._period == 0:
+        if self._period.ends(rate):
             self.settle()
 
     def settle(self) -> None:
         """Averages the models in place, as a checkpoint in progress holds the same memory."""
+        self._period.restart()
         if not isinstance(self._model, DistributedDataParallel):
             return
         own = [one for one in self._model.parameters() if one.requires_grad]
@@ -146,6 +156,7 @@ class TrainerSwitch:
         )
         self._metric, self._second_way = metric, second_way
         self._is_second = False
+        self._rate = 0.0
         self.saved: dict[str, str] = {}
         self.back: str | None = None
         self.tested_step = -1
@@ -182,15 +193,16 @@ class TrainerSwitch:
         if self._began is None:
             self._began = time.monotonic()
 
-    def before_step(self, step: int) -> None:
-        """Selects the way of the next step, after `step` ones."""
+    def before_step(self, step: int, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        """Selects the way of the next step, after `step` ones, and notes its learning rate."""
+        self._rate = max(group["lr"] for one in optimizers for group in one.param_groups)
         self._is_second = self._switch.is_second(step)
         self._second_way.use(self._is_second)
 
     def after_step(self, step: int) -> None:
         """Lets the second way finish its step."""
         if self._is_second:
-            self._second_way.after_step(step)
+            self._second_way.after_step(step, self._rate)
 
     def settle(self) -> None:
         """Makes the models of all processes one, for a test or a checkpoint."""

@@ -136,10 +136,15 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
             control.should_training_stop = True  # it was killed between an alarm and going back
 
     def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        optimizer: Any,
+        **_: Any,
     ) -> None:
         """Selects the way of the step."""
-        self._switch.before_step(state.global_step)
+        self._switch.before_step(state.global_step, [optimizer])
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

@@ -20,6 +20,7 @@ from syncswitch.trainers.pytorch.trainer_switch import SecondWay, TrainerSwitch
 
 STEPS = 20
 MODEL = torch.nn.Linear(1, 1)
+OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=0.5)
 
 
 class Asked(SecondWay):
@@ -54,7 +55,7 @@ def train(switch: TrainerSwitch, accuracy: float, start: int = 0, end: int = STE
     for step in range(start, end):
         if switch.saves_at(step):
             switch.remember(step, f"{step}")
-        switch.before_step(step)
+        switch.before_step(step, [OPTIMIZER])
         switch.after_step(step + 1)
         if switch.test(step + 1, {"accuracy": accuracy}):
             return step + 1
