@@ -51,6 +51,10 @@ class WorkloadError(UserError):
     """A workload that cannot be loaded or does not fit."""
 
 
+class UnsuitableProtocolError(UserError):
+    """A protocol with which a workload cannot be trained."""
+
+
 class DatabaseError(UserError):
     """A database that cannot be used as it is."""
 

@@ -23,14 +23,16 @@ from syncswitch.searcher.search.search import (
     SearchState,
     TrialLoop,
 )
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.words import counted, percent_text, seconds_text
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import UnsuitableProtocolError, UserError
 from syncswitch.storage.metrics import mean_of
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Trainer
 
@@ -51,18 +53,29 @@ class Dropped:
 
     `percent` is the fastest switch point that may still keep the accuracy, `seconds` the time of a
     training with it. `chance` is that of being preferred to the best so far; None if no switch
-    point that may keep the accuracy is fast enough.
+    point that may keep the accuracy is fast enough. `saving_seconds` is what it may be expected to
+    save in all trainings that the search is for, where that is less than one more run costs.
+    `refusal` is why the job cannot be trained with it.
     """
 
     runs: int
     percent: float
     seconds: float
     chance: float | None = None
+    saving_seconds: float | None = None
+    refusal: str | None = None
 
 
 def _is_preferred(seconds: float, best_seconds: float) -> bool:
     """Returns whether a pair with trainings of this length replaces the best one before it."""
     return seconds < (1 - _LEAST_GAIN) * best_seconds
+
+
+def _expected_seconds(found: Decided, runs: Sequence[Observation]) -> float:
+    """Returns the time of a training with an answer, with what failed switches cost if known."""
+    if found.expected_time is not None:
+        return found.expected_time * _seconds_at(runs, BASELINE_PERCENT)
+    return _seconds_at(runs, found.switch_percent)
 
 
 def _seconds_at(runs: Sequence[Observation], percent: float) -> float:
@@ -93,13 +106,22 @@ def _dropped_after(
         return Dropped(len(runs), fastest, seconds[fastest])
     answers = strategy.answers(runs)
     chance = math.fsum(answers.get(percent, 0.0) for percent in faster)
-    if answers and chance < _LEAST_CHANCE:
+    if not answers:
+        return None
+    if chance < _LEAST_CHANCE:
         return Dropped(len(runs), fastest, seconds[fastest], chance)
+    if isinstance(strategy, AdaptiveStrategy):
+        gains = (answers.get(one, 0.0) * (best_seconds - seconds[one]) for one in faster)
+        saving_seconds = strategy.uses * math.fsum(gains)
+        if saving_seconds < seconds[fastest]:
+            return Dropped(len(runs), fastest, seconds[fastest], chance, saving_seconds)
     return None
 
 
 def why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
     """Returns why a pair is not the answer, as a clause: `given up after 2 runs: ...`."""
+    if isinstance(pair.found, Dropped) and pair.found.refusal is not None:
+        return f"not possible: {pair.found.refusal}"
     assert isinstance(best.found, Decided)
     switch = percent_text(best.found.switch_percent)
     takes = f"{best.name} {seconds_text(best.seconds)} s with a switch at {switch}"
@@ -114,6 +136,12 @@ def why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
     mine = f"{mine} {percent_text(pair.found.percent)}"
     if pair.found.chance is None:
         return f"{after}: it may keep the accuracy and take {mine} at best, and {takes}"
+    if pair.found.saving_seconds is not None:
+        saved = seconds_text(pair.found.saving_seconds)
+        return (
+            f"{after}: all trainings together may save {saved} s with it, and one more run costs"
+            f" {seconds_text(pair.found.seconds)} s; {takes}"
+        )
     chance = f"{100 * pair.found.chance:.1f} %"
     return f"{after}: that it keeps the accuracy and is {least} has a chance of {chance}; {takes}"
 
@@ -122,9 +150,9 @@ def why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
 class PairOutcome:
     """The outcome of the search of one pair.
 
-    `seconds` is the time of a training with its switch, at the pace of its runs; infinite if
-    unknown. `runs` includes those that it has from another pair, `paid_seconds` is what the pair
-    itself cost.
+    `seconds` is the time of a training with its switch, with what failed switches cost where the
+    strategy tells it, else at the pace of its runs; infinite if unknown. `runs` includes those that
+    it has from another pair, `paid_seconds` is what the pair itself cost.
     """
 
     identity: WorkloadIdentity
@@ -194,7 +222,13 @@ def search_pairs(
         say(pair)
         options["other_pairs"] = [other.study for other in pairs if other is not pair]
         search = _PairSearch(database, pair, best_of(outcomes), **options)
-        outcomes.append(search.run())
+        try:
+            outcomes.append(search.run())
+        except UnsuitableProtocolError as error:
+            if not outcomes:
+                raise
+            refused = Dropped(0, BASELINE_PERCENT, math.inf, refusal=str(error))
+            outcomes.append(PairOutcome(pair.identity, pair.study, refused, math.inf, 0, 0.0))
         searches.append(search)
     best = best_of(outcomes)
     assert best is not None  # the first pair is never given up
@@ -231,7 +265,7 @@ class _PairSearch(TrialLoop[PairOutcome]):
         if isinstance(found, Dropped):
             seconds = found.seconds
         else:
-            seconds = _seconds_at(state.course.runs, found.switch_percent)
+            seconds = _expected_seconds(found, state.course.runs)
             seconds = math.inf if math.isnan(seconds) else seconds
         cost = total_cost(self._identity, state.rows.values())
         return PairOutcome(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import UnsuitableProtocolError, UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.protocols import Exchange, check_protocols, choose_protocol
@@ -194,7 +194,7 @@ def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
     identity = spec.identity
     for text in (identity.first_protocol, identity.second_protocol):
         if layers and choose_protocol(text).exchange is Exchange.REPLICA:
-            raise UserError(
+            raise UnsuitableProtocolError(
                 f"protocol {text!r} averages whole models, and workload {identity.name!r} trains"
                 f" the table of layer {layers[0]!r} by its rows, which are kept on parameter"
                 " servers; take bsp, asp, ssp, dssp or gba, or set least_embedding_values to None"

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 _ANY = "any"
-_ANY_PAIRS = (USUAL_PROTOCOLS, "bsp,ssp:3", "bsp,dssp:3-15", "bsp,gba:3")
+_ANY_PAIRS = (USUAL_PROTOCOLS, "bsp,local-sgd:8", "bsp,ssp:3", "bsp,dssp:3-15", "bsp,gba:3")
 
 pairs_option = click.option(
     "--protocols",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -12,12 +13,22 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK, policies_of
 
-from syncswitch.searcher.search.pairs import Dropped, PairsResult, PairToSearch, search_pairs
+from syncswitch.searcher.search.pairs import (
+    Dropped,
+    PairsResult,
+    PairToSearch,
+    _dropped_after,
+    _expected_seconds,
+    search_pairs,
+)
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.status import StatusReader
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import UnsuitableProtocolError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer
@@ -39,6 +50,7 @@ class PairTrainer(GeneratedTrainer):
     """
 
     seconds: Mapping[str, float] = field(default_factory=lambda: SECONDS)
+    unsuitable: str | None = None
     dies_after: int = 1_000
 
     def __post_init__(self) -> None:
@@ -49,6 +61,8 @@ class PairTrainer(GeneratedTrainer):
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         if len(self.made) + len(self.forked) == self.dies_after:
             raise KeyboardInterrupt
+        if spec.identity.second_protocol == self.unsuitable:
+            raise UnsuitableProtocolError("not with such layers")
         run = (spec.identity.second_protocol, spec.switch_percent, spec.replicate)
         if spec.fork_from is None:
             self.made.append(run)
@@ -153,6 +167,50 @@ def test_a_pair_that_is_hardly_faster_is_not_preferred(url: str) -> None:
     found = search(url, trainer, ("dssp:3-15", "ssp:3"))
     assert found.best.policy.second_protocol == "dssp:3-15"
     assert trainer.made[8:] == [("ssp:3", 50.0, 0)]
+
+
+def test_a_pair_that_cannot_train_the_job_is_left_out(url: str) -> None:
+    trainer = PairTrainer(unsuitable="ssp:3")
+    found = search(url, trainer, ("asp", "ssp:3", "dssp:3-15"))
+    assert found.best.policy.second_protocol == "dssp:3-15"
+    assert found.pairs[1].found == Dropped(0, 100.0, math.inf, refusal="not with such layers")
+    why = {status.second_protocol: status.dropped for status in StatusReader(url).read()}
+    assert why["ssp:3"] == "not possible: not with such layers"
+    with pytest.raises(UnsuitableProtocolError, match="not with such layers"):
+        search(url, PairTrainer(unsuitable="gba:3"), ("gba:3", "asp"))
+
+
+RUNS = tuple(
+    Observation(percent, accuracy, False, number, cost=TrialCost(60.0, 100.0, 20.0))
+    for number in range(3)
+    for percent, accuracy in ((100.0, 0.9), (12.5, 0.9 + 0.001 * number))
+)
+
+
+@pytest.mark.parametrize(("expected_time", "seconds"), [(0.35, 35.0), (None, 12.5 + 0.875 * 20.0)])
+def test_a_pair_takes_what_its_answer_expects_with_failed_switches(
+    expected_time: float | None, seconds: float
+) -> None:
+    answer = Decided(12.5, 0.9, expected_time=expected_time)
+    assert _expected_seconds(answer, RUNS) == pytest.approx(seconds)
+
+
+def test_a_pair_is_given_up_that_saves_less_than_another_run_costs() -> None:
+    fastest = 12.5
+    takes = fastest + (1 - fastest / 100) * 20.0
+
+    def dropped_after(uses: int) -> Dropped | None:
+        strategy = AdaptiveStrategy(settings=3, threshold=0.01, uses=uses)
+        assert min(strategy.grid()) == fastest
+        return _dropped_after(strategy, RUNS[:2], 1.05 * takes)
+
+    assert dropped_after(100) is None
+    found = dropped_after(1)
+    assert found is not None
+    assert (found.runs, found.percent, found.seconds) == (2, fastest, pytest.approx(takes))
+    assert found.chance is not None
+    # At most 5 % of one training.
+    assert found.saving_seconds == pytest.approx(found.chance * 0.05 * takes, rel=1e-6)
 
 
 def test_what_the_first_protocol_did_is_shared_by_all_pairs(url: str, tmp_path: Path) -> None:
