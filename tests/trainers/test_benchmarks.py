@@ -29,6 +29,8 @@ from benchmarks import (
     simulator,
     sizes,
     stragglers,
+    which_one,
+    which_one_runs,
 )
 from syncswitch.trainers.job.embeddings import embeddings_of
 from syncswitch.trainers.job.keras_parts import build_model
@@ -153,6 +155,26 @@ def test_the_second_phase(play: Play, job: str, cluster: str) -> None:
     out = play(second_phase, "--jobs", job, "--cluster", cluster, *length)
     rules = [out.count(f"│ {job} │ {rule} ") for rule in ("-", "own", "same")]
     assert (rules, out.count(" of 1 ")) == ([1, 1, 1], 3)
+
+
+@pytest.mark.slow
+def test_which_one(play: Play, tmp_path: Path) -> None:
+    file = tmp_path / "trainings.jsonl"
+    length = ("--seeds", 2, "--repeats", 1, "--uses", 1, 3, "--worker-steps", 320)
+    arguments = ("--file", file, "--clusters", "paper", "--jobs", "breast-cancer", *length)
+    out = play(which_one, *arguments)
+    made = [json.loads(line) for line in file.read_text().splitlines() if line]
+    choices = which_one_runs.fixed_choices(load_workload("breast-cancer,total_worker_steps=320"))
+    # BSP alone is one of both.
+    assert len(made) == 2 * (len(which_one_runs.GRID) + len(choices) - 1)
+    assert len({one["key"] for one in made}) == len(made)
+    assert all(out.count(f"  {name} ") >= 2 for name in (*choices, *which_one.RULES))
+    assert "BSP                                    100 %: 1.00" in out
+    # One that was cut is made again, and no other.
+    file.write_text(file.read_text()[:-100])
+    assert play(which_one, *arguments) == out
+    again = [line for line in file.read_text().splitlines() if line]
+    assert [json.loads(line) for line in (*again[:-2], again[-1])] == made
 
 
 @pytest.mark.parametrize("workers", [1, 4])

@@ -1,0 +1,225 @@
+"""Which one for my job? All ways of training and of searching, side by side.
+
+    python -m benchmarks.which_one [--file which_one.jsonl] [--seeds 10] [--repeats 20]
+        [--clusters paper equal straggler slow-link] [--jobs digits ...] [--uses 1 3 10 30]
+
+Each training is made once, on the simulated cluster, and kept in the file, so that a run that was
+cut goes on. Searches and learning are replayed from the trainings with a switch from BSP to ASP
+and a momentum for each worker, `--repeats` times with seeds dealt anew; see `benchmarks.learning`.
+
+Kept: the share of the models that end at most 0.01 below the mean of BSP. Time: of so many
+trainings, relative to as many with BSP, the search included; without a guard each model that
+misses the accuracy beyond BSP's own share is trained again with BSP.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.console import at_most, new_table, parser
+from benchmarks.learning import figures
+from benchmarks.problems import BETA
+from benchmarks.recorded_jobs import GuardedJob, TrustJob
+from benchmarks.which_one_runs import (
+    CLUSTERS,
+    GRID,
+    JOBS,
+    SWITCHED,
+    JobRuns,
+    Recorded,
+    Training,
+    fixed_choices,
+)
+from syncswitch.searcher.strategies.baseline import ROUNDING
+from syncswitch.trainers.model.kept import kept_for_the_next
+
+RULES = {
+    "always 6.25 % and own momentum": "always 6.25 %",
+    "the paper's search": "paper's search",
+    "Optuna TPE": "Optuna TPE",
+    "syncswitch, from nothing": "learning",
+    "syncswitch, with a search": "search, then learning",
+}
+"""The rules of `benchmarks.learning`, by the names of their rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a choice comes to: the share of kept models, and the time by number of trainings."""
+
+    name: str
+    kept: float
+    times: dict[int, float]
+
+
+def fixed_row(name: str, runs: Sequence[Training], bsp: Sequence[Training], uses: list[int]) -> Row:
+    """Returns the figures of a way of training that nobody has searched for."""
+    kept, own = _kept(runs, bsp), _kept(bsp, bsp)
+    seconds, base = (statistics.fmean(one.seconds for one in them) for them in (runs, bsp))
+    time = seconds / base + max(0.0, own - kept)
+    return Row(name, kept, dict.fromkeys(uses, time))
+
+
+def _kept(runs: Sequence[Training], bsp: Sequence[Training]) -> float:
+    least = statistics.fmean(one.accuracy for one in bsp) - BETA - ROUNDING
+    return statistics.fmean(not one.diverged and one.accuracy >= least for one in runs)
+
+
+def guarded_job(name: str, by_percent: Sequence[Sequence[Training]]) -> GuardedJob:
+    """Makes of the trainings of the grid, by switch point and seed, a job to replay."""
+    tests = len(by_percent[0][0].tests)
+    by_seed = list(zip(*by_percent, strict=True))
+    # One that diverged has fewer tests; the guard looks at no later ones.
+    filled = [
+        [[*one.tests, *[(0, one.seconds, 0.0)] * (tests - len(one.tests))] for one in runs]
+        for runs in by_seed
+    ]
+    values = np.array(filled, float)
+
+    def each(what: str) -> np.ndarray:
+        return np.array([[getattr(one, what) for one in runs] for runs in by_seed])
+
+    diverged = each("diverged")
+    accuracies = np.where(diverged, 0.0, each("accuracy"))
+    job = TrustJob(
+        name, GRID, accuracies, diverged, each("seconds"), each("first_seconds"), owns_momentum=True
+    )
+    steps = tuple(step for step, _, _ in by_percent[0][0].tests)
+    return GuardedJob(job, values[..., 2], values[..., 1], steps)
+
+
+def rule_row(name: str, job: GuardedJob, repeats: int, uses: list[int]) -> Row:
+    """Returns the figures of a rule that searches or learns; kept of all its trainings."""
+    found = {
+        number: [figures(job, RULES[name], repeat, number) for repeat in range(repeats)]
+        for number in uses
+    }
+    trained = [(one.kept, one.uses) for them in found.values() for one in them]
+    kept = sum(share * count for share, count in trained) / sum(count for _, count in trained)
+    times = {number: statistics.fmean(one.time for one in them) for number, them in found.items()}
+    return Row(name, kept, times)
+
+
+def rows_of(runs: JobRuns, seeds: int, repeats: int, uses: list[int]) -> list[Row]:
+    """Makes what trainings are missing, and returns all rows of a job on a cluster."""
+    switched = [runs.of(choice, seeds) for choice in SWITCHED]
+    bsp = switched[0]
+    choices = fixed_choices(runs.workload)
+    rows = [fixed_row(name, runs.of(one, seeds), bsp, uses) for name, one in choices.items()]
+    job = guarded_job(runs.job, switched)
+    return rows + [rule_row(name, job, repeats, uses) for name in RULES]
+
+
+def table(title: str, by_job: dict[str, list[Row]], uses: list[int]) -> Table:
+    """Kept share and times of each row, by job; the least time of each is marked."""
+    made = new_table("", *by_job, box=SIMPLE, title=title)
+    names = list(dict.fromkeys(row.name for rows in by_job.values() for row in rows))
+    least = {
+        job: [min(row.times[number] for row in rows) for number in uses]
+        for job, rows in by_job.items()
+    }
+    for name in names:
+        cells = [
+            next((_cell(row, least[job]) for row in rows if row.name == name), "-")
+            for job, rows in by_job.items()
+        ]
+        made.add_row(name, *cells)
+    return made
+
+
+def _cell(row: Row, least: Sequence[float]) -> str:
+    times = list(row.times.values())
+    marked = [
+        f"{time:.2f}{'*' if time <= best + 0.005 else ''}"
+        for time, best in zip(times, least, strict=True)
+    ]
+    is_same = len(set(times)) == 1
+    return f"{100 * row.kept:.0f} %: {marked[-1] if is_same else ' '.join(marked)}"
+
+
+def guesses(by_case: dict[str, list[Row]], number: int) -> Table:
+    """What each choice costs over the best one of each case that knows the future, at `number`."""
+    made = new_table("always", "mean", "worst", "where", box=SIMPLE)
+    best = {
+        case: min(row.times[number] for row in rows if row.name not in RULES)
+        for case, rows in by_case.items()
+    }
+    found = []
+    for name in dict.fromkeys(row.name for rows in by_case.values() for row in rows):
+        over = {
+            case: row.times[number] / best[case]
+            for case, rows in by_case.items()
+            for row in rows
+            if row.name == name
+        }
+        found.append((statistics.fmean(over.values()), name, over))
+    for mean, name, over in sorted(found, key=lambda one: one[:2]):
+        worst = max(over, key=lambda case: over[case])
+        is_all = len(over) == len(by_case)
+        shown = name if is_all else f"{name} ({len(over)} of {len(by_case)})"
+        made.add_row(shown, f"{mean:.2f}", f"{over[worst]:.2f}", worst)
+    return made
+
+
+def second_best(by_case: dict[str, list[Row]], number: int) -> Table:
+    """The best and the second-best choice that needs no search, and syncswitch, of each case."""
+    own = "syncswitch, from nothing"
+    made = new_table("", "best guess", "time", "second", "time", own, box=SIMPLE)
+    for case, rows in by_case.items():
+        fixed = sorted(
+            (row for row in rows if row.name not in RULES), key=lambda row: row.times[number]
+        )
+        first, second = fixed[:2]
+        ours = next(row for row in rows if row.name == own)
+        shown = [value for row in (first, second) for value in (row.name, _time(row, number))]
+        made.add_row(case, *shown, _time(ours, number))
+    return made
+
+
+def _time(row: Row, number: int) -> str:
+    return f"{row.times[number]:.2f} ({100 * row.kept:.0f} %)"
+
+
+def main() -> None:
+    """Makes the trainings that are missing, and prints the tables."""
+    arguments = parser(
+        __doc__,
+        file=Path("which_one.jsonl"),
+        clusters=list(CLUSTERS),
+        jobs=JOBS,
+        seeds=10,
+        repeats=20,
+        uses=[1, 3, 10, 30],
+        worker_steps=int,
+    )
+    given = arguments.parse_args()
+    for kind, named, known in (("clusters", given.clusters, CLUSTERS), ("jobs", given.jobs, JOBS)):
+        if unknown := set(named) - set(known):
+            arguments.error(f"--{kind} {' '.join(unknown)}: give some of {' '.join(known)}")
+    recorded, console = Recorded(given.file), Console(width=240)
+    by_case: dict[str, list[Row]] = {}
+    with at_most(48 * 3600), kept_for_the_next():
+        for cluster in given.clusters:
+            by_job = {}
+            for job in given.jobs:
+                with JobRuns(job, cluster, recorded, given.worker_steps or 0) as runs:
+                    by_job[job] = rows_of(runs, given.seeds, given.repeats, given.uses)
+            title = f"{cluster}: kept, and time of {', '.join(map(str, given.uses))} trainings"
+            console.print(table(title, by_job, given.uses))
+            by_case |= {f"{job} on {cluster}": rows for job, rows in by_job.items()}
+    number = given.uses[-1]
+    console.print(f"All in, of {number} trainings, by the best that needs no search in each case:")
+    console.print(guesses(by_case, number))
+    console.print(second_best(by_case, number))
+
+
+if __name__ == "__main__":
+    main()
