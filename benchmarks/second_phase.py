@@ -7,8 +7,9 @@ Runs keep it that end at most 0.01 below the mean of BSP. Simulated with the pro
 cluster, or on this machine; the staleness stands beside. A job is a name and a number of workers:
 `digits`, `hot-breast-cancer`, `breast-cancer`, `clicks`, `transformer` (AdamW) or `batchnorm`. A
 rule is a value of `momentum_after_switch`; `dc:` before one that shares it adds DC-ASGD, on the
-simulated cluster. To the accuracy: the share of BSP's time after which a test first shows BSP's
-mean less 0.01, in the median of the runs that ever do.
+simulated cluster. It may also be another second protocol, such as `local-sgd:8:averaged`. To the
+accuracy: the share of BSP's time after which a test first shows BSP's mean less 0.01, in the median
+of the runs that ever do.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.model.kept import kept_for_the_next
+from syncswitch.trainers.protocols import PROTOCOLS
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.trainer import Trainer
@@ -48,21 +50,21 @@ JOBS = [
 ]
 PERCENTS = [50.0, 25.0, 12.5, 6.25, 3.125, 1.5625, 0.0]
 THRESHOLD = 0.01
-PAIR = ("bsp", "asp")
+FIRST, SECOND = "bsp", "asp"
 PROFILE = "sync-switch-resnet32"
 
 
 def opened(
-    reference: str, workers: int, cluster: str, compensates: bool = False
+    reference: str, workers: int, cluster: str, compensates: bool = False, second: str = SECOND
 ) -> tuple[WorkloadIdentity, Trainer]:
     """Returns the identity of a job, and what trains it."""
-    workload = load_workload(reference)
+    workload, pair = load_workload(reference), (FIRST, second)
     if cluster == "simulated":
         profile = load_profile(PROFILE)
-        identity = simulated_identity(workload, workers, PAIR, profile)
+        identity = simulated_identity(workload, workers, pair, profile)
         kind = CompensatedTrainer if compensates else SimulatedTrainer
         return identity, kind(workload, workers, profile)
-    identity = workload_identity(workload, workers, *PAIR)
+    identity = workload_identity(workload, workers, *pair)
     if cluster == "threads":
         return identity, ClusterTrainer(workload, workers)
     return identity, ProcessTrainer(reference, workers)
@@ -75,14 +77,24 @@ def runs_of(
     percents: Sequence[float],
     seeds: int,
     compensates: bool = False,
+    second: str = SECOND,
 ) -> list[list[TrialRecord]]:
     """Makes all runs of a job, by switch point."""
-    identity, trainer = opened(reference, workers, cluster, compensates)
+    identity, trainer = opened(reference, workers, cluster, compensates, second)
     with trainer:
         return [
             [trainer.train(TrialSpec(identity, percent, seed)) for seed in range(seeds)]
             for percent in percents
         ]
+
+
+def ruled(reference: str, rule: str) -> dict[str, Any]:
+    """Returns what `runs_of` takes for a rule."""
+    if rule.partition(":")[0] in PROTOCOLS:
+        return {"reference": reference, "second": rule}
+    compensated, _, momentum = rule.rpartition(":")
+    reference = f"{reference},momentum_after_switch={momentum}"
+    return {"reference": reference, "compensates": bool(compensated)}
 
 
 def row(job: str, rule: str, runs: Sequence[TrialRecord], base: Sequence[TrialRecord]) -> list[Any]:
@@ -134,12 +146,10 @@ def main() -> None:
             reference = REFERENCES[name] + shorter
             make = partial(runs_of, workers=int(workers), cluster=given.cluster, seeds=given.seeds)
             table = new_table(*columns, left=2)
-            (base,) = make(reference, percents=[100.0])
+            (base,) = make(reference=reference, percents=[100.0])
             table.add_row(*row(job, "-", base, base))
             for rule in given.rules:
-                compensated, _, momentum = rule.rpartition(":")
-                ruled = f"{reference},momentum_after_switch={momentum}"
-                for runs in make(ruled, percents=given.percents, compensates=bool(compensated)):
+                for runs in make(percents=given.percents, **ruled(reference, rule)):
                     table.add_row(*row(job, rule, runs, base))
             Console(width=110).print(table)
 

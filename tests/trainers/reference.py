@@ -56,10 +56,18 @@ def plain_own_momentum(workload: Workload, workers: int, seed: int) -> Final:
     return Final(parameters, np.mean(own, 0), statistics)
 
 
-def plain_local_sgd(workload: Workload, workers: int, period_steps: int, seed: int) -> Final:
-    """Replicas that take turns, and are averaged after so many turns of each."""
+def plain_local_sgd(
+    workload: Workload, workers: int, period_steps: int, seed: int, after: str = "kept"
+) -> Final:
+    """Replicas that take turns, and are averaged after so many turns of each.
+
+    `after` is what becomes of their momenta then: kept, averaged or zeroed; or they are kept, and
+    the average is `nesterov`: DiLoCo's outer SGD of PyTorch's kind, lr 0.7 and momentum 0.9.
+    """
     loop = _Loop(workload, seed)
     replicas = [loop.start] * workers
+    joined = loop.start[0]
+    buffer = np.zeros_like(joined)
     for step in range(workload.total_worker_steps):
         parameters, slots, statistics = replicas[step % workers]
         gradient, contribution = loop.gradient(step, parameters)
@@ -67,8 +75,13 @@ def plain_local_sgd(workload: Workload, workers: int, period_steps: int, seed: i
         moved = parameters - workers * loop.rate(step) * slots
         replicas[step % workers] = moved, slots, loop.move(statistics, contribution)
         if (step + 1) % (workers * period_steps) == 0:
-            mean = [np.mean(parts, 0) for parts in zip(*replicas, strict=True)]
-            replicas = [(mean[0], slots, mean[2]) for _, slots, _ in replicas]
+            mean, momentum, moving = (np.mean(parts, 0) for parts in zip(*replicas, strict=True))
+            if after == "nesterov":
+                gradient = joined - mean
+                buffer = 0.9 * buffer + gradient
+                mean = joined = joined - 0.7 * (gradient + 0.9 * buffer)
+            own = {"averaged": momentum, "zeroed": np.zeros_like(momentum)}
+            replicas = [(mean, own.get(after, slots), moving) for _, slots, _ in replicas]
     return Final(*(np.mean(parts, 0) for parts in zip(*replicas, strict=True)))
 
 

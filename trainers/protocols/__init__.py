@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.asp import ASP
 from syncswitch.trainers.protocols.base import (
     NOBODY,
@@ -40,6 +41,7 @@ __all__ = [
     "PROTOCOLS",
     "QSR",
     "SSP",
+    "AfterAverage",
     "AveragePeriod",
     "DSSync",
     "Exchange",

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from syncswitch.trainers.protocols.after_average import AfterAverage
+
 
 class Exchange(enum.Enum):
     """The use of a worker-step's gradient."""
@@ -122,6 +124,7 @@ class SyncProtocol(ABC):
         least_workers: The least number of workers with which the protocol makes sense.
         has_flags: Whether every step ends with a short message to all others, whose own are waited
             for.
+        after: What becomes of the optimizers of replicas that are averaged, unless options say so.
         number: The protocol's only option, if it is a whole number: the argument of the class, its
             name in `usage`, and the least value. None for a protocol with no or other options.
     """
@@ -131,6 +134,7 @@ class SyncProtocol(ABC):
     exchange: ClassVar[Exchange]
     least_workers: ClassVar[int] = 1
     has_flags: ClassVar[bool] = False
+    after: AfterAverage = AfterAverage.KEPT
     number: ClassVar[tuple[str, str, int] | None] = None
 
     def __init__(self, workers: Iterable[int]) -> None:

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from syncswitch.storage.errors import UserError, one_line
+from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.asp import ASP
 from syncswitch.trainers.protocols.base import Exchange, SyncProtocol
 from syncswitch.trainers.protocols.bsp import BSP
@@ -53,6 +54,12 @@ class ProtocolChoice:
     def exchange(self) -> Exchange:
         """The use of a gradient."""
         return self.kind.exchange
+
+    @property
+    def after(self) -> AfterAverage:
+        """What becomes of the optimizers of replicas that are averaged."""
+        after: AfterAverage = self.options.get("after", self.kind.after)
+        return after
 
     def check_cluster(self, workers: int) -> None:
         """Raises UserError if the protocol cannot be used with this number of workers."""

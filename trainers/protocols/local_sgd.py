@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.trainers.protocols.base import Exchange, Release
+from syncswitch.trainers.protocols.after_average import (
+    AfterAverage,
+    after_text,
+    split_after,
+)
+from syncswitch.trainers.protocols.base import Exchange, Release, whole_number
 from syncswitch.trainers.protocols.bsp import BSP
 
 
@@ -23,19 +28,33 @@ class LocalSGD(BSP):
 
     Args:
         period_steps: H, the number of steps of each worker from one average to the next.
+        after: What becomes of the workers' optimizers then.
     """
 
     name = "local-sgd"
-    usage = "local-sgd:STEPS"
+    usage = "local-sgd:STEPS[:AFTER]"
     exchange = Exchange.REPLICA
     least_workers = 2
-    number: ClassVar[tuple[str, str, int] | None] = ("period_steps", "STEPS", 1)
+    after = AfterAverage.ZEROED
 
     _least_joined = 2
 
-    def __init__(self, workers: Iterable[int], period_steps: int) -> None:
+    def __init__(
+        self, workers: Iterable[int], period_steps: int, after: AfterAverage | None = None
+    ) -> None:
         super().__init__(workers)
-        self._round_steps = period_steps
+        self._round_steps, self.after = period_steps, after or self.after
+
+    @override
+    @classmethod
+    def parse_options(cls, text: str) -> Mapping[str, Any]:
+        steps, after = split_after(text, 1, cls.after)
+        return {"period_steps": whole_number(steps, "STEPS", 1), "after": after}
+
+    @override
+    @classmethod
+    def format_options(cls, options: Mapping[str, Any]) -> str:
+        return f"{options['period_steps']}{after_text(options['after'], cls.after)}"
 
     @override
     def remove(self, worker: int) -> Release:

@@ -35,11 +35,12 @@ class AveragePeriod:
         text = str(period).strip()
         with suppress(UserError):
             choice = choose_protocol(text if ":" in text else f"{LocalSGD.name}:{text}")
-            if choice.kind in (LocalSGD, QSR):
-                self._least_steps, self._alpha = (*choice.options.values(), 0.0)[:2]
+            if choice.kind in (LocalSGD, QSR) and choice.after is choice.kind.after:
+                self._least_steps = next(iter(choice.options.values()))
+                self._alpha = choice.options.get("alpha", 0.0)
                 self._done, self._steps = 0, self._least_steps
                 return
-        raise UserError(f"period is {period!r}: give a number of steps from 1, or {QSR.usage}")
+        raise UserError(f"period is {period!r}: give a number of steps from 1, or qsr:STEPS:ALPHA")
 
     def ends(self, rate: float) -> bool:
         """Counts a local step that was made at this rate; True if an average follows.

@@ -7,6 +7,11 @@ from typing import Any
 
 from typing_extensions import override
 
+from syncswitch.trainers.protocols.after_average import (
+    AfterAverage,
+    after_text,
+    split_after,
+)
 from syncswitch.trainers.protocols.base import (
     LARGEST_NUMBER,
     ReplicaStep,
@@ -42,29 +47,38 @@ class QSR(LocalSGD):
     Args:
         least_steps: The least number of steps of each worker from one average to the next.
         alpha: See `period_steps`.
+        after: As of local SGD.
     """
 
     name = "qsr"
-    usage = "qsr:STEPS:ALPHA"
-    number = None
+    usage = "qsr:STEPS:ALPHA[:AFTER]"
 
-    def __init__(self, workers: Iterable[int], least_steps: int, alpha: float) -> None:
-        super().__init__(workers, least_steps)
+    def __init__(
+        self,
+        workers: Iterable[int],
+        least_steps: int,
+        alpha: float,
+        after: AfterAverage | None = None,
+    ) -> None:
+        super().__init__(workers, least_steps, after)
         self._least_steps, self._alpha = least_steps, alpha
 
     @override
     @classmethod
     def parse_options(cls, text: str) -> Mapping[str, Any]:
+        text, after = split_after(text, 2, cls.after)
         steps, _, alpha = text.partition(":")
         return {
             "least_steps": whole_number(steps, "STEPS", 1),
             "alpha": decimal_number(alpha, "ALPHA", is_above_zero=True),
+            "after": after,
         }
 
     @override
     @classmethod
     def format_options(cls, options: Mapping[str, Any]) -> str:
-        return f"{options['least_steps']}:{decimal_text(options['alpha'])}"
+        steps, alpha = options["least_steps"], decimal_text(options["alpha"])
+        return f"{steps}:{alpha}{after_text(options['after'], cls.after)}"
 
     @override
     def observe(self, worker: int, step: ReplicaStep) -> None:

@@ -8,6 +8,11 @@ from typing import Any
 
 from typing_extensions import override
 
+from syncswitch.trainers.protocols.after_average import (
+    AfterAverage,
+    after_text,
+    split_after,
+)
 from syncswitch.trainers.protocols.base import (
     Release,
     ReplicaStep,
@@ -38,15 +43,18 @@ class SelSync(LocalSGD):
     Args:
         delta: The relative change of the gradient from which on replicas are averaged; 0 averages
             them at every step.
+        after: As of local SGD.
     """
 
     name = "selsync"
-    usage = "selsync:DELTA"
-    number = None
+    usage = "selsync:DELTA[:AFTER]"
     has_flags = True
+    after = AfterAverage.KEPT
 
-    def __init__(self, workers: Iterable[int], delta: float) -> None:
-        super().__init__(workers, 1)
+    def __init__(
+        self, workers: Iterable[int], delta: float, after: AfterAverage | None = None
+    ) -> None:
+        super().__init__(workers, 1, after)
         self._delta = delta
         self._smoothing = min(1.0, len(self.active) / 100)
         self._smoothed: dict[int, float] = {}
@@ -57,12 +65,13 @@ class SelSync(LocalSGD):
     @override
     @classmethod
     def parse_options(cls, text: str) -> Mapping[str, Any]:
-        return {"delta": decimal_number(text, "DELTA")}
+        delta, after = split_after(text, 1, cls.after)
+        return {"delta": decimal_number(delta, "DELTA"), "after": after}
 
     @override
     @classmethod
     def format_options(cls, options: Mapping[str, Any]) -> str:
-        return decimal_text(options["delta"])
+        return f"{decimal_text(options['delta'])}{after_text(options['after'], cls.after)}"
 
     @override
     def observe(self, worker: int, step: ReplicaStep) -> None:

@@ -11,7 +11,13 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from syncswitch.trainers.protocols import Exchange, Release, ReplicaStep, SyncProtocol
+from syncswitch.trainers.protocols import (
+    AfterAverage,
+    Exchange,
+    Release,
+    ReplicaStep,
+    SyncProtocol,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +25,14 @@ class Group:
     """A group of workers whose work is to be joined; see `Release.groups`.
 
     For a buffer, `worker_steps` has the step of each worker's gradient, and `stale` those of them
-    that have no weight; otherwise both are empty.
+    that have no weight; otherwise both are empty. For replicas, `after` is what becomes of their
+    optimizers.
     """
 
     workers: tuple[int, ...]
     worker_steps: tuple[int, ...] = ()
     stale: tuple[int, ...] = ()
+    after: AfterAverage = AfterAverage.KEPT
 
 
 Groups = tuple[Group, ...]
@@ -244,7 +252,7 @@ class SegmentSteps:
 
     def _joined(self, workers: tuple[int, ...]) -> Group:
         if not self._is_joined:
-            return Group(workers)
+            return Group(workers, after=self._protocol.after)
         self.done += len(workers)
         steps = tuple(self._waiting[worker].popleft() for worker in workers)
         if self.exchange is Exchange.ROUND:

@@ -37,9 +37,10 @@ from syncswitch.trainers.model.function import (
 )
 from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer, pack, unpack
+from syncswitch.trainers.model.outer_step import NO_OUTER, begun, outer_step, rejoin
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threads, quiet_log, tf
-from syncswitch.trainers.protocols import Exchange, ReplicaStep
+from syncswitch.trainers.protocols import AfterAverage, Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.record import LossMean
 from syncswitch.trainers.simulated.timeline import Learner
@@ -481,6 +482,7 @@ class TrainingLearner(Learner):
         self.loss = LossMean()
         self.is_finite = True
         self._replicas: dict[int, ModelState] = {}
+        self._outer = NO_OUTER
         # By worker, if each has slots of its own: these, and the parameters that it has pulled.
         self._own: dict[int, OwnSlots] = {}
         self._pulled_parameters: dict[int, Vector] = {}
@@ -519,6 +521,7 @@ class TrainingLearner(Learner):
         self._exchange, self._second_since = exchange, second_since
         is_replica = exchange is Exchange.REPLICA
         self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
+        self._outer = begun(self.state.parameters)
         is_own = exchange is Exchange.PUSH and self._configuration.is_own(second_since)
         is_bounded = self._configuration.bounds_steps(self.state.updates)
         updates = self._configuration.own_updates(self.state.updates, second_since, done)
@@ -615,11 +618,7 @@ class TrainingLearner(Learner):
     def join(self, group: Group, worker_step: int) -> None:
         if self._exchange is Exchange.REPLICA:
             replicas = [self._replicas[worker] for worker in group.workers]
-            parameters, statistics = self._mean_model(replicas)
-            for worker in group.workers:
-                self._replicas[worker] = replace(
-                    self._replicas[worker], parameters=parameters, statistics=statistics
-                )
+            self._replicas |= zip(group.workers, self._joined(replicas, group.after), strict=True)
             return
         if self._exchange is Exchange.ROUND:
             pulled = [one for worker in group.workers for one in self._in_round.pop(worker)]
@@ -675,6 +674,20 @@ class TrainingLearner(Learner):
         """Mean parameters and statistics of replicas."""
         parameters = self._project(mean_vector([state.parameters for state in states]))
         return parameters, mean_vector([state.statistics for state in states])
+
+    def _joined(self, replicas: Sequence[ModelState], after: AfterAverage) -> list[ModelState]:
+        """The replicas after their average."""
+        parameters, statistics = self._mean_model(replicas)
+        changed: dict[str, Any] = {"parameters": parameters, "statistics": statistics}
+        if after is AfterAverage.AVERAGED:
+            changed["slots"] = mean_vector([replica.slots for replica in replicas])
+        elif after is AfterAverage.ZEROED:
+            changed |= {"slots": np.zeros_like(replicas[0].slots), "updates": 0}
+        elif after is AfterAverage.NESTEROV:
+            outer_step(self._outer, parameters)
+            changed["parameters"] = self._project(parameters)
+            rejoin(self._outer, changed["parameters"])
+        return [replace(replica, **changed) for replica in replicas]
 
     def _mean_replica(self) -> ModelState:
         replicas = list(self._replicas.values())

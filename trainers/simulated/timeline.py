@@ -18,7 +18,7 @@ from syncswitch.storage.records.trial import PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.injections import Extent, check_injections, injections
 from syncswitch.trainers.job.schedule import Segment, switch_worker_step
-from syncswitch.trainers.protocols import Exchange, ReplicaStep, choose_protocol
+from syncswitch.trainers.protocols import AfterAverage, Exchange, ReplicaStep, choose_protocol
 from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import StalenessCount
@@ -129,13 +129,21 @@ class StepTimes:
 
     The variation of a worker-step depends only on its number and the seed, so a fork has the same
     times as the run that wrote its checkpoint. A copy of the model, a pull or a push, has so many
-    float32 values, P + S: its parameters, and statistics such as those of BatchNorm.
+    float32 values, P + S: its parameters, and statistics such as those of BatchNorm. The optimizer
+    has so many `slots`; None for a momentum of the model's size.
     """
 
     def __init__(
-        self, profile: ClusterProfile, values: int, total_worker_steps: int, seed: int
+        self,
+        profile: ClusterProfile,
+        values: int,
+        total_worker_steps: int,
+        seed: int,
+        slots: int | None = None,
     ) -> None:
         self._profile = profile
+        # What is sent for each byte of the model if the optimizers are averaged as well.
+        self._bytes_with_slots = 2.0 if slots is None else 1 + slots / max(values, 1)
         self.model_bytes = profile.parameter_bytes or values * BYTES_PER_VALUE
         self.latency_seconds = profile.latency_seconds
         self.apply_seconds = profile.apply_seconds
@@ -166,7 +174,7 @@ class StepTimes:
                 seconds = seconds * straggler.slowdown + straggler.delay_seconds
         return seconds
 
-    def join_seconds(self, exchange: Exchange, group: Sequence[int]) -> float:
+    def join_seconds(self, exchange: Exchange, group: Group) -> float:
         """Time in which the work of a group is joined, once the last member has arrived.
 
         Replicas are averaged by the members among themselves: each of the g members fetches one
@@ -178,9 +186,10 @@ class StepTimes:
             return self._profile.barrier_seconds + self.apply_seconds
         if exchange is Exchange.BUFFER:
             return self.apply_seconds
-        links = self._worker_bandwidths
-        slowest = min(links[worker % len(links)] for worker in group)
-        transfer_seconds = 2 * (len(group) - 1) / len(group) * self.model_bytes / slowest
+        links, size = self._worker_bandwidths, len(group.workers)
+        slowest = min(links[worker % len(links)] for worker in group.workers)
+        sent = self._bytes_with_slots if group.after is AfterAverage.AVERAGED else 1.0
+        transfer_seconds = 2 * (size - 1) / size * sent * self.model_bytes / slowest
         return transfer_seconds + _MESSAGES_OF_A_MEAN * self.latency_seconds
 
 
@@ -534,7 +543,7 @@ class SegmentPlayer:
         for group in groups:
             self._learner.join(group, self._done)
             self._updates += 1
-            end = now + self._times.join_seconds(self._steps.exchange, group.workers)
+            end = now + self._times.join_seconds(self._steps.exchange, group)
             ends.update(dict.fromkeys(group.workers, end))
             if self._steps.exchange is Exchange.BUFFER:
                 self._applied_seconds = end

@@ -242,7 +242,8 @@ class SimulatedTrainer(Trainer):
             has_averages=self._optimizer.has_averages,
         )
         W = spec.identity.total_worker_steps
-        times = StepTimes(self._profile, self._values, W, spec.seed)
+        slots = self._optimizer.initial_slots().size
+        times = StepTimes(self._profile, self._values, W, spec.seed, slots)
         try:
             SimulatedRun(spec, log, learner, times, self._form, self._tester).execute()
         except SyncSwitchError:

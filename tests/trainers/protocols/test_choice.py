@@ -43,6 +43,11 @@ def test_the_examples_on_the_command_line_are_one_of_each_kind() -> None:
         ("selsync:.30", "selsync:0.3"),
         ("selsync:1e0", "selsync:1"),
         ("qsr: 04 :0.020", "qsr:4:0.02"),
+        ("qsr:4:0.1: Averaged", "qsr:4:0.1:averaged"),
+        ("local-sgd:08:nesterov", "local-sgd:8:nesterov"),
+        ("local-sgd:8:zeroed", "local-sgd:8"),
+        ("selsync:0.3:kept", "selsync:0.3"),
+        ("selsync:0.30:averaged", "selsync:0.3:averaged"),
         ("ssp:0000000000000000000000000000000000000000000000000000000000000000009", "ssp:9"),
     ],
 )
@@ -81,6 +86,9 @@ def test_an_unknown_name_is_told_what_there_is(text: str) -> None:
         ("dssp:3-15:free", "after LOW-HIGH write unbounded, or bounded"),
         ("ds-sync", "GROUP_SIZE must be a whole number from 1 to 1000000"),
         ("local-sgd:0", "STEPS must be"),
+        ("local-sgd:8:lost", "AFTER must be one of kept, averaged, zeroed, nesterov"),
+        ("selsync:0.1:", "AFTER must be one of"),
+        ("qsr:4:0.1:2", "AFTER must be one of"),
     ],
 )
 def test_wrong_options_are_told_how_to_write_them(text: str, reason: str) -> None:

@@ -711,6 +711,8 @@ class TestOnlinePolicies:
         (LINKED, TimedJob(1, 5, ("bsp", "asp"), 100), 100.0, 5 * 3.0),
         # Replicas of 4 in one group: 2 * 3 / 4 of the model after each step.
         (LINKED, TimedJob(4, 8, ("local-sgd:1", "asp"), 100), 100.0, 2 * (1.0 + 1.5)),
+        # And as much of a momentum.
+        (LINKED, TimedJob(4, 8, ("local-sgd:1:averaged", "asp"), 100), 100.0, 2 * (1.0 + 3.0)),
     ],
 )
 def test_times_alone_are_known(
@@ -718,7 +720,7 @@ def test_times_alone_are_known(
 ) -> None:
     phases = simulate_phases(profile, job, switch_percent, 0)
     assert sum(phase.seconds for phase in phases) == pytest.approx(expected)
-    is_replica = job.protocols[0] == "local-sgd:1"
+    is_replica = job.protocols[0].startswith("local-sgd:1")
     assert (phases[0].mean_staleness is None, phases[0].max_staleness is None) == (is_replica,) * 2
 
 

@@ -171,9 +171,9 @@ class TestTheSameNumbers:
         [
             ("bsp", 4, VARIED, 23, partial(plain_bsp, workers=4)),
             # Each worker has its own momentum, and the last period is cut short.
-            ("local-sgd:5", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=5)),
+            ("local-sgd:5:kept", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=5)),
             ("selsync:0", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=1)),
-            ("qsr:5:0.0001", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=5)),
+            ("qsr:5:1e-4:kept", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=5)),
             # All push at once, and pull when the update is made; also the last one, which is short.
             ("gba:0", 4, EQUAL, 23, partial(plain_bsp, workers=4)),
             # Without latency, the first of two equal workers begins just before their update.
@@ -195,6 +195,13 @@ class TestTheSameNumbers:
         found = end_of(SHORT, workers, profile=profile, protocols=pair, seed=3)
         assert found.updates == updates
         assert_close(found, plain(SHORT, seed=3))
+
+    @pytest.mark.parametrize("after", ["kept", "averaged", "zeroed", "nesterov"])
+    def test_what_becomes_of_momenta_is_as_in_a_plain_loop(self, end_of: EndOf, after: str) -> None:
+        pair = (f"local-sgd:5:{after}", "bsp")
+        found = end_of(SHORT, 4, profile=EQUAL, protocols=pair, seed=3)
+        assert found.updates == (3 if after == "zeroed" else 23)
+        assert_close(found, plain_local_sgd(SHORT, 4, 5, seed=3, after=after))
 
     @pytest.mark.parametrize(("iota", "steps"), [(2, 15), (3, 16)])
     def test_of_a_slow_worker_gba_counts_what_is_not_too_old(
@@ -224,7 +231,9 @@ class TestTheSameNumbers:
         assert found.updates == real.updates
         assert_close(found, real, 1e-4)
 
-    @pytest.mark.parametrize("protocol", ["asp", "ssp:2", "ds-sync:2", "local-sgd:5", "gba:50"])
+    @pytest.mark.parametrize(
+        "protocol", ["asp", "ssp:2", "ds-sync:2", "local-sgd:5:kept", "gba:50"]
+    )
     def test_a_constant_gradient_has_the_known_answer(self, end_of: EndOf, protocol: str) -> None:
         """After rounds of 4: 100 updates of eta, or 25 of 4 eta, shared or on each replica."""
         shared = replace(CONSTANT, momentum_after_switch="same")
@@ -394,7 +403,7 @@ def test_a_checkpoint_that_cannot_be_written_is_missed_alone(
 
 
 class TestDisturbed:
-    @pytest.mark.parametrize(("protocol", "momentum"), [("bsp", 0.9), ("local-sgd:1", 0.0)])
+    @pytest.mark.parametrize(("protocol", "momentum"), [("bsp", 0.9), ("local-sgd:1:kept", 0.0)])
     def test_a_round_of_fewer_has_their_rate(
         self, end_of: Callable[..., ModelState], protocol: str, momentum: float
     ) -> None:

@@ -14,7 +14,8 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.protocols import Exchange, ReplicaStep
+from syncswitch.trainers.model.outer_step import NO_OUTER, begun
+from syncswitch.trainers.protocols import AfterAverage, Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Group, StepDone, Ticket
 
 
@@ -44,6 +45,7 @@ class ClusterLearner:
         self._second_since: int | None = None
         # The initial state of the replicas in a segment; None once one of them has changed.
         self._start: ModelState | None = None
+        self._has_outer = False
         # The mean of the workers' own slots, as last known.
         self._slots: Vector = np.zeros(0, np.float32)
 
@@ -53,15 +55,20 @@ class ClusterLearner:
         members: Sequence[int],
         second_since: int | None,
         done: int | None = None,
+        after: AfterAverage = AfterAverage.KEPT,
     ) -> list[int]:
-        """Begins a segment with these workers, after so many worker-steps; see `own_updates`."""
+        """Begins a segment with these workers, after so many worker-steps; see `own_updates`.
+
+        `after` is what becomes of the workers' optimizers when their replicas are averaged.
+        """
         self.exchange, self._second_since, self._start = exchange, second_since, None
         is_push = exchange is Exchange.PUSH
         self.has_own_slots = is_push and self._configuration.is_own(second_since)
         self._cluster.replicas.clear()
         if exchange is Exchange.REPLICA:
             self._start = self._cluster.state()
-            return self._cluster.scatter(self._start, members)
+            self._has_outer = after is AfterAverage.NESTEROV
+            return self._cluster.scatter(self._start, members, self._outer_state())
         if self.has_own_slots:
             with self._cluster.readable_state() as state:
                 self._slots, updates = state.slots, state.updates
@@ -92,7 +99,7 @@ class ClusterLearner:
         if self.has_own_slots:
             return cluster.scatter_slots(cluster.program.initial_slots, 0, newcomers)
         state = self._start or cluster.mean_replica(self._holders())
-        return cluster.scatter(state, newcomers)
+        return cluster.scatter(state, newcomers, self._outer_state())
 
     def step(
         self,
@@ -135,7 +142,7 @@ class ClusterLearner:
     def join(self, group: Group, worker_step: int) -> list[int]:
         """Joins the work of a group; `worker_step` is the first of its round."""
         if self.exchange is Exchange.REPLICA:
-            return self._cluster.average(group.workers)
+            return self._cluster.average(group.workers, group.after)
         rate = self._configuration.rate(worker_step, len(group.workers))
         self._cluster.apply(group, rate, self._momentum(worker_step))
         return []
@@ -177,6 +184,14 @@ class ClusterLearner:
         if not self.has_own_slots:
             return state
         return replace(state, slots=self._mean_slots())
+
+    def _outer_state(self) -> Vector:
+        """Returns the outer state of the replicas, for workers that begin; empty without one."""
+        if not self._has_outer:
+            return NO_OUTER
+        if self._start is not None:
+            return begun(self._start.parameters)
+        return self._cluster.outer_state(self._holders())
 
     def _mean_slots(self) -> Vector:
         """Returns the mean of the workers' own slots.

@@ -245,7 +245,7 @@ class TrainingRun:
             self._coordinator.resting.clear()
         members, second_since = self._coordinator.members, self._log.second_since(segment)
         for lost in self._learner.begin(
-            choice.exchange, members, second_since, self._coordinator.done
+            choice.exchange, members, second_since, self._coordinator.done, choice.after
         ):
             self._coordinator.note_lost(lost)
         if self._log.is_switch(segment):

@@ -48,6 +48,7 @@ from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
 from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.parent import die_with_parent
+from syncswitch.trainers.protocols import AfterAverage
 
 # Beside a buffer for each worker: the newest, the next, and two that are being copied.
 _BESIDES_WORKERS = 4
@@ -181,8 +182,8 @@ class WorkerPart:
             "connect": self._connect,
             "take": worker.take,
             "take_slots": worker.take_slots,
-            "reduce": lambda *group: worker.reduce(group[0], self._members(*group)),
-            "gather": lambda *group: worker.gather(group[0], self._members(*group)),
+            "reduce": lambda *group: worker.reduce(*self._grouped(*group)),
+            "gather": lambda *group: worker.gather(*self._grouped(*group)),
             "commit": worker.commit,
         }
         self._for_others["fetch"] = worker.fetch
@@ -199,14 +200,17 @@ class WorkerPart:
         self._worker.join(caller, self._servers)
         self.methods["step"] = self._worker.step
 
-    def _members(self, position: int, addresses: Sequence[Address]) -> list[Any]:
-        """The workers of a group, with this one at its position."""
-        return [
+    def _grouped(
+        self, position: int, addresses: Sequence[Address], after: AfterAverage
+    ) -> tuple[int, list[Any], AfterAverage]:
+        """The same with the workers of a group, this one at its position."""
+        members = [
             self._worker
             if number == position
             else self._peers.setdefault(address, RemotePeer(address, self._own))
             for number, address in enumerate(addresses)
         ]
+        return position, members, after
 
 
 SECRET = "SYNCSWITCH_SECRET"

@@ -30,9 +30,10 @@ from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.feed import Feed
 from syncswitch.trainers.model.function import EmbeddingSteps, as_array, as_tensor
 from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
+from syncswitch.trainers.model.outer_step import outer_step, rejoin
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import tf
-from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols import AfterAverage, Exchange
 
 _NO_LIMIT = nullcontext()
 _WHERE = ('File "', "<stack traces unavailable>")
@@ -79,7 +80,8 @@ class Worker:
         self._update: Update | None = None
         self._own: OwnSlots | None = None
         self._updates = 0
-        self._model = self._mean = self._slots = np.zeros(0, np.float32)
+        self._model = self._mean = self._slots = self._mean_slots = np.zeros(0, np.float32)
+        self._outer = self._model
 
     def join(self, caller: Caller, server: ParameterServer | RemoteServers) -> None:
         """Joins one parameter server or several, as `caller`."""
@@ -106,8 +108,11 @@ class Worker:
         pushed = server.push(caller, task, self._computed, self._row_gradients)
         return Push(loss, pulled.updates, pushed)
 
-    def take(self, state: ModelState) -> None:
-        """Replaces the worker's replica by a copy of this state."""
+    def take(self, state: ModelState, outer: Vector) -> None:
+        """Replaces the worker's replica by a copy of this state.
+
+        `outer` is the outer state, see `outer_step`; empty without outer steps.
+        """
         if self._update is None:
             self._update = self._new_update()
             self._model, self._mean = aligned(self._sizes.model), aligned(self._sizes.model)
@@ -117,6 +122,7 @@ class Worker:
             self._model[self._sizes.parameters :] = state.statistics
             self._slots[:] = state.slots
             self._updates = state.updates
+            self._outer = outer.copy()
 
     def take_slots(self, slots: Vector, updates: int, is_bounded: bool) -> None:
         """Begins with slots of its own, of an optimizer after this number of updates.
@@ -130,41 +136,61 @@ class Worker:
             update = None if self._is_built_in else self._new_update()
             self._own = OwnSlots(self._slots, updates, update, is_bounded=is_bounded)
 
-    def reduce(self, position: int, peers: Sequence[Any]) -> None:
+    def reduce(self, position: int, peers: Sequence[Any], after: AfterAverage) -> None:
         """Computes this worker's piece of the mean of a group's replicas.
 
         `peers` is the group in ascending order, `Worker`s or `RemotePeer`s, with this one at
         `position`.
         """
-        start, stop = self._piece(position, len(peers))
-        self._mean[start:stop] = mean_of([peer.fetch("model", start, stop) for peer in peers])
+        for _, own, of_all in self._averaged(after):
+            start, stop = _piece(len(of_all), position, len(peers))
+            of_all[start:stop] = mean_of([peer.fetch(own, start, stop) for peer in peers])
 
-    def gather(self, position: int, peers: Sequence[Any]) -> None:
+    def gather(self, position: int, peers: Sequence[Any], after: AfterAverage) -> None:
         """Fetches the pieces of the mean that the others in a group computed; see `reduce`."""
-        for number, peer in enumerate(peers):
-            if number != position:
-                start, stop = self._piece(number, len(peers))
-                self._mean[start:stop] = peer.fetch("mean", start, stop)
+        for mean, _, of_all in self._averaged(after):
+            for number, peer in enumerate(peers):
+                if number != position:
+                    start, stop = _piece(len(of_all), number, len(peers))
+                    of_all[start:stop] = peer.fetch(mean, start, stop)
 
-    def commit(self) -> None:
-        """Makes the mean its parameters and statistics; slots stay local."""
+    def commit(self, after: AfterAverage) -> None:
+        """Makes the mean its parameters and statistics, and sees to the slots."""
+        parameters = self._mean[: self._sizes.parameters]
+        if after is AfterAverage.NESTEROV:
+            outer_step(self._outer, parameters)
         if self._project is not None:  # a mean may be where no replica is
-            self._project(self._mean[: self._sizes.parameters])
+            self._project(parameters)
         with self._moving:
             self._model, self._mean = self._mean, self._model
+            if after is AfterAverage.AVERAGED:
+                self._slots, self._mean_slots = self._mean_slots, self._slots
+            elif after is AfterAverage.ZEROED:
+                self._slots[:] = 0
+                self._updates = 0
+            elif after is AfterAverage.NESTEROV:
+                rejoin(self._outer, parameters)
 
     def fetch(self, what: Piece, start: int, stop: int) -> Vector:
-        """Copies a piece of a vector that it holds; may be called during a step.
-
-        `what` is `model`, `mean` or `slots`.
-        """
+        """Copies a piece of a vector that it holds; may be called during a step."""
         with self._moving:
-            held = {"model": self._model, "mean": self._mean, "slots": self._slots}[what]
-            return held[start:stop].copy()
+            held: dict[Piece, Vector] = {
+                "model": self._model,
+                "mean": self._mean,
+                "slots": self._slots,
+                "mean slots": self._mean_slots,
+                "outer": self._outer,
+            }
+            return held[what][start:stop].copy()
 
-    def _piece(self, position: int, pieces: int) -> tuple[int, int]:
-        size = self._sizes.model
-        return size * position // pieces, size * (position + 1) // pieces
+    def _averaged(self, after: AfterAverage) -> list[tuple[Piece, Piece, Vector]]:
+        """Returns what is averaged: the name of its mean, its own, and the memory of the mean."""
+        vectors: list[tuple[Piece, Piece, Vector]] = [("mean", "model", self._mean)]
+        if after is AfterAverage.AVERAGED:
+            if self._mean_slots.size != self._slots.size:
+                self._mean_slots = aligned(self._slots.size)
+            vectors.append(("mean slots", "slots", self._mean_slots))
+        return vectors
 
     def _step_replica(self, task: Task) -> Push:
         assert self._update is not None
@@ -266,6 +292,10 @@ class Worker:
             place += part.size
         computed[place:] = as_array(contribution)
         return float(loss), time.perf_counter() - start
+
+
+def _piece(size: int, position: int, pieces: int) -> tuple[int, int]:
+    return size * position // pieces, size * (position + 1) // pieces
 
 
 class _Part(NamedTuple):

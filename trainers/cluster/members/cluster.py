@@ -41,7 +41,9 @@ from syncswitch.trainers.model.embeddings import (
 )
 from syncswitch.trainers.model.feed import Feed, HeldFeed, feed_of
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.outer_step import NO_OUTER
 from syncswitch.trainers.model.tensorflow_api import for_threads
+from syncswitch.trainers.protocols import AfterAverage
 from syncswitch.trainers.protocols.steps import Group
 
 
@@ -198,10 +200,15 @@ class Cluster(ABC):
 
     # Replicas, which are on the workers
 
-    def scatter(self, state: ModelState, workers: Iterable[int]) -> list[int]:
-        """Copies a state to these workers; returns those that could not be reached."""
+    def scatter(
+        self, state: ModelState, workers: Iterable[int], outer: Vector = NO_OUTER
+    ) -> list[int]:
+        """Copies a state to these workers; returns those that could not be reached.
+
+        `outer` is the outer state, see `outer_step`; empty without outer steps.
+        """
         workers = list(workers)
-        lost = self._each(workers, lambda _, worker: self._member(worker).take(state))
+        lost = self._each(workers, lambda _, worker: self._member(worker).take(state, outer))
         self.replicas |= dict.fromkeys(set(workers) - set(lost), state.updates)
         return lost
 
@@ -241,8 +248,8 @@ class Cluster(ABC):
         state = ModelState(empty, slots, empty)
         self._call_servers("load_slots", [(shard.of(state).slots,) for shard in self._shards])
 
-    def average(self, workers: Sequence[int]) -> list[int]:
-        """Replaces these workers' parameters and statistics by their means; slots stay local.
+    def average(self, workers: Sequence[int], after: AfterAverage = AfterAverage.KEPT) -> list[int]:
+        """Replaces these workers' parameters and statistics by their means.
 
         They exchange pieces among themselves. Replicas change only when all workers have the whole
         mean, so that the others can begin again if one is lost. Returns the workers that could not
@@ -250,25 +257,38 @@ class Cluster(ABC):
         """
         left, lost = list(workers), list[int]()
         while len(left) > 1:
-            gone = self._exchange_means(left)
+            gone = self._exchange_means(left, after)
             if not gone:
                 # Nobody may read some replicas before and others after the commit.
                 with self._committing:
-                    return lost + self._each(left, lambda _, worker: self._member(worker).commit())
+                    if after is AfterAverage.ZEROED:
+                        self.replicas |= dict.fromkeys(left, 0)
+                    return lost + self._each(
+                        left, lambda _, worker: self._member(worker).commit(after)
+                    )
             # Those that failed may only have been unable to reach another: ask each.
             gone = self._each(left, lambda _, one: self._peer(one).fetch("model", 0, 0)) or gone
             lost += gone
             left = [worker for worker in left if worker not in gone]
         return lost
 
-    def _exchange_means(self, workers: Sequence[int]) -> list[int]:
+    def _exchange_means(self, workers: Sequence[int], after: AfterAverage) -> list[int]:
         """Has each worker compute and fetch the mean of all; returns those that failed."""
         if gone := [worker for worker in workers if self.members[worker] is None]:
             return gone
         group = [self._found_by(worker) for worker in workers]
         return self._each(
-            workers, lambda place, worker: self._member(worker).reduce(place, group)
-        ) or self._each(workers, lambda place, worker: self._member(worker).gather(place, group))
+            workers, lambda place, worker: self._member(worker).reduce(place, group, after)
+        ) or self._each(
+            workers, lambda place, worker: self._member(worker).gather(place, group, after)
+        )
+
+    def outer_state(self, workers: Iterable[int]) -> Vector:
+        """Returns the outer state of these workers, which is the same on all; see `outer_step`."""
+        found = self._each_fetched(workers, ("outer", 2 * self.program.sizes.parameters))
+        for _, (outer,) in found:
+            return outer
+        raise _all_lost()
 
     def mean_replica(self, workers: Iterable[int]) -> ModelState:
         """Returns the mean of these replicas, slots included, with the highest update count.

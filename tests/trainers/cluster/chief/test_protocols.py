@@ -80,7 +80,7 @@ class TestTheSameNumbers:
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
         expected = plain_bsp(PLAIN_SGD, 4, seed=1)
-        for protocol in ("ds-sync:4", "local-sgd:1", "selsync:0"):
+        for protocol in ("ds-sync:4", "local-sgd:1:kept", "selsync:0"):
             state = train(make_trainer, tmp_path, PLAIN_SGD, protocol)
             assert relative_error(state.parameters, expected.parameters) < 1e-5
             assert relative_error(state.statistics, expected.statistics) < 1e-5
@@ -89,11 +89,22 @@ class TestTheSameNumbers:
     def test_local_sgd_has_a_momentum_on_each_worker(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        state = train(make_trainer, tmp_path, ROUNDS, "local-sgd:1")
+        state = train(make_trainer, tmp_path, ROUNDS, "local-sgd:1:kept")
         expected = plain_local_sgd(ROUNDS, 4, 1, seed=1)
         assert relative_error(state.parameters, expected.parameters) < 1e-5
         assert relative_error(state.slots, expected.slots) < 1e-5
         assert relative_error(state.statistics, expected.statistics) < 1e-5
+
+    @pytest.mark.parametrize("after", ["kept", "averaged", "zeroed", "nesterov"])
+    @pytest.mark.parametrize("protocol", ["local-sgd:1", "qsr:1:1e-6", "selsync:0"])
+    def test_after_an_average_momenta_are_what_they_are_to_be(
+        self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str, after: str
+    ) -> None:
+        state = train(make_trainer, tmp_path, ROUNDS, f"{protocol}:{after}")
+        expected = plain_local_sgd(ROUNDS, 4, 1, seed=1, after=after)
+        np.testing.assert_allclose(state.parameters, expected.parameters, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(state.slots, expected.slots, rtol=1e-3, atol=1e-5)
+        assert state.updates == (0 if after == "zeroed" else 22)
 
     @pytest.mark.parametrize("delta", [0.02, 1e6])
     def test_selsync_averages_when_a_gradient_changes(
@@ -113,7 +124,7 @@ class TestTheSameNumbers:
             ("ssp:2", [0.01] * 200),
             ("dssp:1-4", [0.01] * 200),
             ("ds-sync:2", [0.04] * 50),
-            ("local-sgd:5", [0.04] * 50),
+            ("local-sgd:5:kept", [0.04] * 50),
             ("gba:200", [0.04] * 50),
         ],
     )

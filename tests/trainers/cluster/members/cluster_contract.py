@@ -21,8 +21,9 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.outer_step import begun, outer_step, rejoin
 from syncswitch.trainers.model.own_slots import OwnSlots
-from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols import AfterAverage, Exchange
 from syncswitch.trainers.protocols.steps import Group
 from tests.trainers.clicks import of_keras
 from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, digits_data, normalized_model
@@ -341,6 +342,44 @@ class ClusterContract:
                 np.testing.assert_array_equal(after[worker].slots, before[worker].slots)
         assert cluster.average([1]) == []
         assert_same(replica_of(cluster, 1), before[1])
+
+    def test_a_group_averages_its_slots_as_well_or_begins_with_none(self, cluster: Cluster) -> None:
+        before = replicas_that_differ(cluster)
+        assert cluster.average([0, 2], AfterAverage.AVERAGED) == []
+        mean = np.mean([before[0].slots, before[2].slots], axis=0)
+        for worker in (0, 2):
+            np.testing.assert_array_equal(replica_of(cluster, worker).slots, mean)
+        assert_same(replica_of(cluster, 1), before[1])
+        assert cluster.average([0, 1], AfterAverage.ZEROED) == []
+        for worker in (0, 1):
+            left = replica_of(cluster, worker)
+            np.testing.assert_array_equal(left.slots, np.zeros_like(mean))
+            assert left.updates == 0
+        np.testing.assert_array_equal(replica_of(cluster, 2).slots, mean)
+
+    def test_an_outer_step_is_the_same_on_all_and_who_is_new_takes_part(
+        self, cluster: Cluster
+    ) -> None:
+        start = scattered(cluster)
+        outer = begun(start.parameters)
+        assert cluster.scatter(start, [0, 1], outer) == []
+        for first in (0, 8):
+            for worker in (0, 1):
+                step(cluster, worker, first + worker, Exchange.REPLICA, 0.1)
+            mean = cluster.mean_replica([0, 1]).parameters.copy()
+            assert cluster.average([0, 1], AfterAverage.NESTEROV) == []
+            outer_step(outer, mean)
+            rejoin(outer, mean)
+            for worker in (0, 1):
+                np.testing.assert_allclose(
+                    replica_of(cluster, worker).parameters, mean, rtol=1e-5, atol=1e-6
+                )
+        found = cluster.outer_state([0, 1])
+        np.testing.assert_allclose(found, outer, rtol=1e-5, atol=1e-6)
+        assert cluster.scatter(cluster.mean_replica([0]), [2], found) == []
+        step(cluster, 2, 20, Exchange.REPLICA, 0.1)
+        assert cluster.average([0, 1, 2], AfterAverage.NESTEROV) == []
+        np.testing.assert_array_equal(cluster.outer_state([2]), cluster.outer_state([0]))
 
     def test_the_mean_of_replicas_has_their_slots_and_changes_nothing(
         self, cluster: Cluster
