@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from typing_extensions import override
 
@@ -36,6 +37,23 @@ from syncswitch.trainers.stragglers.online import controller_of
 from syncswitch.trainers.trainer import Observer, Trainer
 
 _MOST_LOSSES = 10
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What a cluster goes on with until the run ends, goes back, restarts or loses a server.
+
+    Attributes:
+        state: The state to begin with; None for the one that is on the cluster.
+        restarts_at_switch: Whether it ends at the switch, for another cluster.
+        undone: See `Undone`.
+        is_first: Whether the clock begins with it.
+    """
+
+    state: ModelState | None
+    restarts_at_switch: bool
+    undone: Undone = field(default_factory=dict)
+    is_first: bool = False
 
 
 class ClusterTrainer(Trainer):
@@ -133,50 +151,47 @@ class ClusterTrainer(Trainer):
 
     def _run(self, state: ModelState | None, trial: ClusterTrial) -> None:
         """Runs a trial to its end, on as many clusters as that takes."""
-        losses = 0
+        log, has_restarts = trial.log, trial.spec.conditions.switch_mechanism == "restart"
+        attempt = _Attempt(state, has_restarts, is_first=True)
         loss: ServerLostError | None = None
-        log = trial.log
-        has_restarts = trial.spec.conditions.switch_mechanism == "restart"
-        restarts_at_switch = has_restarts
-        is_new = True
-        undone: Undone = {}
+        losses = 0
         while True:
             try:
                 if loss is not None:
-                    state, undone = self._rebuild(trial, loss, losses)
-                    loss = None
+                    attempt, loss = self._rebuilt(trial, attempt, loss, losses), None
                 if log.has_to_go_back:
-                    state, undone = self._go_back(trial), {}
-                    restarts_at_switch = has_restarts
-                if state is not None:
-                    trial.backup = Backup(state, log.position, undone)
-                    self._cluster.load(state, undone)
-                if is_new:
-                    trial.clock.mark_update()
-                run = TrainingRun(
-                    trial,
-                    self._cluster,
-                    self._tester,
-                    restarts_at_switch=restarts_at_switch,
-                    undone=undone,
-                )
-                is_over = run.execute()
-                is_new = False
+                    attempt = _Attempt(self._go_back(trial), has_restarts)
+                is_over = self._execute(trial, attempt)
                 if log.has_to_go_back:
                     continue
                 if is_over:
                     return
-                restarts_at_switch = False
-                state, undone = self._restart(trial.spec, log), {}
+                # Where that loses a server, what is rebuilt is not restarted any more.
+                attempt = replace(attempt, restarts_at_switch=False)
+                attempt = _Attempt(self._restart(trial.spec, log), restarts_at_switch=False)
             except ServerLostError as error:
-                losses += 1
-                is_new = False
-                loss = error
+                loss, losses = error, losses + 1
 
-    def _rebuild(
-        self, trial: ClusterTrial, error: ServerLostError, losses: int
-    ) -> tuple[ModelState, Undone]:
-        """Replaces the parameter servers; returns the newest copy of the state and its gaps."""
+    def _execute(self, trial: ClusterTrial, attempt: _Attempt) -> bool:
+        """Makes an attempt; returns whether the trial is over."""
+        if attempt.state is not None:
+            trial.backup = Backup(attempt.state, trial.log.position, attempt.undone)
+            self._cluster.load(attempt.state, attempt.undone)
+        if attempt.is_first:
+            trial.clock.mark_update()
+        run = TrainingRun(
+            trial,
+            self._cluster,
+            self._tester,
+            restarts_at_switch=attempt.restarts_at_switch,
+            undone=attempt.undone,
+        )
+        return run.execute()
+
+    def _rebuilt(
+        self, trial: ClusterTrial, attempt: _Attempt, error: ServerLostError, losses: int
+    ) -> _Attempt:
+        """Replaces the parameter servers; returns the attempt from the newest copy of the state."""
         if losses > _MOST_LOSSES:
             raise RetryableError(f"the parameter server was lost {losses} times ({error})")
         log, clock = trial.log, trial.clock
@@ -192,7 +207,7 @@ class ClusterTrainer(Trainer):
         clock.lose()
         reason = f"the cluster goes on from worker-step {log.done:,}, after {done:,} were done"
         log.add_event(RunEvent("rebuilt", log.done, clock.now_seconds, reason, None, seconds))
-        return backup.state, backup.undone
+        return _Attempt(backup.state, attempt.restarts_at_switch, backup.undone)
 
     def _go_back(self, trial: ClusterTrial) -> ModelState:
         """Heeds an alarm; returns the state at the switch, where the first protocol goes on."""
