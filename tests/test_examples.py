@@ -24,6 +24,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
         ("accelerate_local_sgd", "local-sgd", "accelerate"),
         ("local_sgd_loop", "local-sgd", "torch"),
         ("torchft_local_sgd", "local-sgd", "torchft"),
+        ("torchft_diloco", "diloco", "torchft"),
         ("lightning_local_sgd", "local-sgd", "lightning"),
     ],
 )
