@@ -144,7 +144,8 @@ class JobRuns:
     def __init__(self, job: str, cluster: str, recorded: Recorded, worker_steps: int = 0) -> None:
         shorter = f",total_worker_steps={worker_steps}" if worker_steps else ""
         interval = f",evaluation_interval_worker_steps={WORKERS}" if worker_steps else ""
-        self.workload = load_workload(REFERENCES[job] + shorter + interval)
+        own = ",momentum_after_switch=own"  # of the papers' jobs as well
+        self.workload = load_workload(REFERENCES[job] + own + shorter + interval)
         self.job, self.cluster = job, cluster
         self._recorded, self._profile = recorded, CLUSTERS[cluster]()
         self._trainer: SimulatedTrainer | None = None
