@@ -16,7 +16,7 @@ from tests.storage.conftest import IDENTITY, POLICY
 pytest.importorskip("torch", reason="needs PyTorch, which is in the extra lightning")
 import torch
 
-from syncswitch.trainers.pytorch.trainer_switch import SecondWay, TrainerSwitch
+from syncswitch.trainers.pytorch.trainer_switch import LocalSgd, SecondWay, TrainerSwitch
 
 STEPS = 20
 MODEL = torch.nn.Linear(1, 1)
@@ -38,15 +38,37 @@ class Asked(SecondWay):
         self.used.append(is_second)
 
 
-def switch_at(folder: Path, percent: float) -> tuple[TrainerSwitch, Asked]:
-    """The switch of a policy in whose first way each test has 0.9."""
+class Averaged(LocalSgd):
+    """Remembers at which step models are averaged, though there is one process."""
+
+    def __init__(self, period: int | str) -> None:
+        super().__init__(period)
+        self.at: list[int] = []
+        self._step = 0
+
+    def after_step(self, step: int, rate: float) -> None:
+        self._step = step
+        super().after_step(step, rate)
+
+    def settle(self) -> None:
+        self.at.append(self._step)
+        super().settle()
+
+
+def policy_at(folder: Path, percent: float) -> Path:
+    """The policy file of a job in whose first way each test has 0.9."""
     identity = replace(IDENTITY, total_worker_steps=STEPS, workers=1)
     band = Band(0.9, 0.01, 3, tuple(BandPoint(step, 0.9, 0.0) for step in range(1, STEPS + 1)))
     known = {"fingerprint": identity.fingerprint, "workers": 1, "total_worker_steps": STEPS}
     policy = replace(POLICY, **known, switch_percent=percent, band=band)
     write_policy(folder / "job.json", policy, RegisteredWorkload(identity, "digits"))
+    return folder / "job.json"
+
+
+def switch_at(folder: Path, percent: float) -> tuple[TrainerSwitch, Asked]:
+    """The switch of such a policy."""
     way = Asked()
-    return TrainerSwitch(folder / "job.json", "accuracy", 7, way), way
+    return TrainerSwitch(policy_at(folder, percent), "accuracy", 7, way), way
 
 
 def train(switch: TrainerSwitch, accuracy: float, start: int = 0, end: int = STEPS) -> int:
@@ -82,3 +104,19 @@ def test_it_is_asked_in_each_step_after_going_back_and_after_a_kill(tmp_path: Pa
     resumed.back = None
     assert train(resumed, 0.9, start=10) == STEPS
     assert anew.used == [False] * 10
+
+
+@pytest.mark.parametrize(("period", "expected"), [(3, [13, 16, 19]), ("qsr:2:0.5", [12, 14, 18])])
+def test_a_period_begins_with_an_average_and_is_as_long_as_the_rate_says(
+    tmp_path: Path, period: int | str, expected: list[int]
+) -> None:
+    way = Averaged(period)
+    switch = TrainerSwitch(policy_at(tmp_path, 50.0), "accuracy", 7, way)
+    # (0.5 / rate)^2 is 1 up to step 14, and 4 from there on.
+    optimizer = torch.optim.SGD(MODEL.parameters(), lr=0.5)
+    switch.begin(MODEL, STEPS)
+    for step in range(STEPS):
+        optimizer.param_groups[0]["lr"] = 0.5 if step < 14 else 0.25
+        switch.before_step(step, [optimizer])
+        switch.after_step(step + 1)
+    assert way.at == expected
