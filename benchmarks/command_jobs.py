@@ -71,8 +71,8 @@ def figures(name: str, number: int, uses: int) -> Figures:
     course = GeneratedCourse(job, strategy, goes_back=False)
     course.learn(uses)
     answer = course.answer()
-    assert answer.kept_share is not None
-    assert answer.delivered_share is not None
+    assert answer.promise.kept_share is not None
+    assert answer.promise.delivered_share is not None
     delivered = [course.trained(answer.switch_percent, seed)[1].accuracy for seed in _JUDGED]
     return Figures(
         job=name,
@@ -80,9 +80,9 @@ def figures(name: str, number: int, uses: int) -> Figures:
         time=course.time / uses,
         kept=statistics.fmean(map(course.is_kept, course.delivered)),
         own=job.kept_share(threshold=course.threshold),
-        bare=answer.kept_share,
+        bare=answer.promise.kept_share,
         true_bare=job.kept_share(answer.switch_percent, course.threshold),
-        delivered=answer.delivered_share,
+        delivered=answer.promise.delivered_share,
         true_delivered=statistics.fmean(map(course.is_kept, delivered)),
     )
 

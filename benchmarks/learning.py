@@ -310,11 +310,15 @@ def figures(job: GuardedJob, rule: str, number: int, uses: int) -> Figures:
 
 def _shares(course: Course) -> tuple[float, float, float, float] | None:
     answer = course.answer
-    if answer is None or answer.kept_share is None or answer.delivered_share is None:
+    if (
+        answer is None
+        or answer.promise.kept_share is None
+        or answer.promise.delivered_share is None
+    ):
         return None
     bare = course.job.job.kept_share(answer.switch_percent)
     delivered = course.delivered_share(answer.switch_percent)
-    return answer.kept_share, bare, answer.delivered_share, delivered
+    return answer.promise.kept_share, bare, answer.promise.delivered_share, delivered
 
 
 def _time(course: Course, job: GuardedJob) -> float:
@@ -435,9 +439,15 @@ def generated_shares(
     course = GeneratedCourse(job, strategy)
     course.learn(uses)
     answer = course.answer()
-    assert answer.kept_share is not None
+    stated = answer.promise.kept_share
+    assert stated is not None
     delivered = statistics.fmean(map(course.is_kept, course.delivered))
-    return answer.kept_share, job.kept_share(answer.switch_percent), delivered, job.kept_share()
+    return (
+        answer.promise.kept_share,
+        job.kept_share(answer.switch_percent),
+        delivered,
+        job.kept_share(),
+    )
 
 
 def table(found: Sequence[Figures]) -> Table:

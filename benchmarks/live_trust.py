@@ -223,9 +223,10 @@ def _after_search(job: Job, seed: int, begin_at: float | None, console: Console)
 
 
 def _stated(policy: TimingPolicy) -> str:
-    if policy.expected_time is None or policy.delivered_share is None:
+    time, share = policy.promise.expected_time, policy.promise.delivered_share
+    if time is None or share is None:
         return "nothing"
-    return f"{1 / policy.expected_time:.2f} times, {100 * policy.delivered_share:.1f} % kept"
+    return f"{1 / time:.2f} times, {100 * share:.1f} % kept"
 
 
 if __name__ == "__main__":

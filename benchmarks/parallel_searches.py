@@ -111,8 +111,8 @@ class _Replay:
     def search(self) -> ParallelSearch:
         while True:
             course = course_of(self._strategy, self._ledger.observations())
-            if isinstance(course.decision, Decided):
-                return self._ended(course.decision.switch_percent, course.decision.confidence)
+            if isinstance(found := course.decision, Decided):
+                return self._ended(found.switch_percent, found.promise.confidence)
             if self._is_stuck(course):
                 progress = self._strategy.progress(course.runs)
                 return self._ended(progress.upper_percent)

@@ -101,8 +101,8 @@ def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
                 break
     assert isinstance(decision, Decided)  # nothing is in flight, so nothing is waited for
     return replace(
-        ledger.ended_with(decision.switch_percent, decision.confidence),
-        kept_share=decision.kept_share,
+        ledger.ended_with(decision.switch_percent, decision.promise.confidence),
+        kept_share=decision.promise.kept_share,
     )
 
 

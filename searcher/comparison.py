@@ -369,8 +369,8 @@ class SweepPlan:
             return None
         own = next(iter(PolicyRegistry(database).lookup(identity.fingerprint)), None)
         # A file does not say which version it is here.
-        tried = {(policy.fingerprint, policy.switch_percent) for policy in self.policies}
-        return None if own and (own.fingerprint, own.switch_percent) in tried else own
+        tried = {(policy.job.fingerprint, policy.switch_percent) for policy in self.policies}
+        return None if own and (own.job.fingerprint, own.switch_percent) in tried else own
 
     def _strategy(self, own: TimingPolicy | None, *, is_first: bool) -> ComparisonStrategy:
         """The runs of a job; the first one also measures the target if none is given.
@@ -424,7 +424,8 @@ def plan_sweep(
     points = () if at is None and tried else _switch_points(USUAL_POINTS if at is None else at)
     points = tuple(dict.fromkeys((*points, *tried)))
     if policies:
-        protocols = protocols or [f"{one.first_protocol},{one.second_protocol}" for one in policies]
+        jobs_of = [policy.job for policy in policies]
+        protocols = protocols or [f"{one.first_protocol},{one.second_protocol}" for one in jobs_of]
         threshold = policies[0].threshold if threshold is None else threshold
     # Everything is compared with BSP alone, or with the first protocol alone if no pair has BSP.
     pairs = list(dict.fromkeys(trainer.pair(text) for text in protocols or (None,)))
@@ -433,7 +434,7 @@ def plan_sweep(
     reference_percent = 0.0 if pairs[0][1] == _USUAL_REFERENCE else BASELINE_PERCENT
     jobs: list[Job] = []
     workers = trainer.workers(workers)
-    usual = policies[0].workers if policies else trainer.default_workers
+    usual = policies[0].job.workers if policies else trainer.default_workers
     for pair in pairs:
         request = JobRequest(
             reference, workers, usual, pair, storage_url, seed, chosen, switch_percent=max(points)

@@ -12,7 +12,7 @@ import functools
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch, Target
 from syncswitch.storage.records.job import OWN_MOMENTUM, SearchInfo, WorkloadIdentity, protocol_text
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
@@ -138,7 +138,7 @@ class Revision:
     @property
     def why(self) -> str:
         """The reason as a clause, which becomes that of the new policy."""
-        here, there = self.expected_time, self.answer.expected_time
+        here, there = self.expected_time, self.answer.promise.expected_time
         what = "is more likely to keep the accuracy"
         if here is None or there is None:
             what = "is expected to save time"
@@ -207,8 +207,8 @@ class UsedJob:
         policy, target = self.policy, self.target
         if target is None or not self.uses or not is_alone(self.uses[-1]):
             return []
-        first = protocol_text(policy.first_protocol)
-        said = spread_text(target, policy.threshold, policy.decided_by, first)
+        first = protocol_text(policy.job.first_protocol)
+        said = spread_text(target, policy.threshold, policy.job.metric, first)
         return [] if said is None else [said]
 
     def next_percent(self, expected_uses: int) -> float:
@@ -231,13 +231,13 @@ class UsedJob:
         if expected_uses is None and failed < _LEAST_FAILED:
             return None
         answer = self._decision(expected_uses or 0)
-        is_first = self.policy.reason == UNTRIED_REASON
+        is_first = self.policy.promise.reason == UNTRIED_REASON
         if not isinstance(answer, Decided):
             return None
         if answer.switch_percent == self._point(here) and not is_first:
             return None
         before = self._assessment().expected(self._point(here))
-        time = None if before is None else before.expected_time
+        time = None if before is None else before.promise.expected_time
         return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
 
     def expected(self, percent: float) -> Decided | None:
@@ -265,7 +265,7 @@ class UsedJob:
 
     def _point(self, percent: float) -> float:
         """The switch point of the strategy that is the same step of the job."""
-        return self._points[steps_of(self.policy)(percent)]
+        return self._points[steps_of(self.policy.job)(percent)]
 
     @functools.cached_property
     def _points(self) -> dict[int, float]:
@@ -273,7 +273,7 @@ class UsedJob:
         usual, policy = AdaptiveStrategy(settings=6).with_momentum(self.momentum), self.policy
         tried = (run.switch_percent for run in self._runs)
         every = sorted({*usual.grid(), *tried, policy.switch_percent})
-        step_of = steps_of(policy)
+        step_of = steps_of(policy.job)
         distinct = replace(usual, switch_points=tuple(every)).distinct(step_of)
         return {step_of(percent): percent for percent in distinct.grid()}
 
@@ -302,7 +302,7 @@ class UsedJob:
                 number,
                 use.seed or 0,
                 use.failed,
-                self.policy.total_worker_steps,
+                self.policy.job.total_worker_steps,
             )
         )
         return [*rests_on, *used, *self.unrecorded]
@@ -330,7 +330,7 @@ class UsedJob:
             switch_points=tuple(self._points.values()),
             target_accuracy=None if has_baseline else policy.target_accuracy,
             target_runs=known_runs or _USUAL_TARGET_RUNS,
-            accuracy_range=policy.decided_by.accuracies,
+            accuracy_range=policy.job.metric.accuracies,
             bearing=() if self.experience is None else self.experience.bearing,
         )
 
@@ -408,7 +408,8 @@ class UsedJob:
             for use in self.uses
             if use.switch_percent == BASELINE_PERCENT and not use.diverged
         ]
-        return replace(draft, band=self._measured_band(curves), baseline_seconds=mean_of(alone))
+        measured = replace(draft.measured, baseline_seconds=mean_of(alone))
+        return replace(draft, band=self._measured_band(curves), measured=measured)
 
     def _draft(self, decided: Decided) -> TimingPolicy:
         """The version that an answer publishes after this one."""
@@ -424,35 +425,38 @@ class UsedJob:
         if band is not None:
             band = replace(band, target_accuracy=decided.target_accuracy)
         return self._new_version(
-            **asdict(decided),
-            mean_accuracy=mean_of(
-                [
-                    *(use.converged_accuracy for use in held),
-                    *(run.converged_accuracy for run in rests_on),
-                ]
+            switch_percent=percent,
+            target_accuracy=decided.target_accuracy,
+            promise=decided.promise,
+            measured=Measured(
+                mean_accuracy=mean_of(
+                    [
+                        *(use.converged_accuracy for use in held),
+                        *(run.converged_accuracy for run in rests_on),
+                    ]
+                ),
+                training_seconds=mean_of(
+                    [
+                        *(use.training_seconds for use in mine),
+                        *(run.training_seconds for run in rests_on),
+                    ]
+                ),
+                baseline_seconds=self.policy.measured.baseline_seconds,
             ),
-            training_seconds=mean_of(
-                [
-                    *(use.training_seconds for use in mine),
-                    *(run.training_seconds for run in rests_on),
-                ]
-            ),
-            speed_up_low=None,
-            speed_up_high=None,
             band=band,
         )
 
     def draft(self, revision: Revision) -> TimingPolicy:
         """The version that a revision publishes after this one."""
         answer = revision.answer
-        if self.policy.reason != UNTRIED_REASON:
-            answer = replace(answer, reason=revision.why)
+        if self.policy.promise.reason != UNTRIED_REASON:
+            answer = replace(answer, promise=replace(answer.promise, reason=revision.why))
         return self._draft(answer)
 
     def _new_version(self, **changes: Any) -> TimingPolicy:
         return replace(
             self.policy,
-            study=f"{LEARNT}{self.policy.fingerprint[:12]}-{self.policy.version}",
+            study=f"{LEARNT}{self.policy.job.fingerprint[:12]}-{self.policy.version}",
             created_at=datetime.now(timezone.utc).isoformat(),
             software=software_versions(),
             **changes,
@@ -542,7 +546,7 @@ def _unused_job(
     blank = replace(
         unmeasured_policy(identity, BASELINE_PERCENT),
         software=software_versions(),
-        reason=UNTRIED_REASON,
+        promise=Promise(reason=UNTRIED_REASON),
     )
     momentum = identity.momentum_after_switch
     others = _others_of(database, identity)
@@ -618,18 +622,28 @@ def first_policy(
             policy,
             switch_percent=held,
             target_accuracy=begins_from.target_accuracy,
-            reason=f"begun from version {begins_from.version} for {begins_from.workers} simulated"
-            f" workers, a switch at {begins_from.switch_percent:g} %",
+            promise=replace(
+                policy.promise,
+                reason=f"begun from version {begins_from.version} for {begins_from.job.workers}"
+                f" simulated workers, a switch at {begins_from.switch_percent:g} %",
+            ),
             band=replace(_band_of(begins_from), threshold=policy.threshold),
         )
     elif (answer := job.answer()) is not None:
-        policy = replace(policy, **asdict(answer))
+        policy = replace(
+            policy,
+            switch_percent=answer.switch_percent,
+            target_accuracy=answer.target_accuracy,
+            promise=answer.promise,
+        )
     is_its_switch = held == policy.switch_percent
     policy = replace(
         policy,
-        mean_accuracy=accuracy if is_its_switch else None,
-        training_seconds=seconds if is_its_switch and held == began else None,
-        baseline_seconds=seconds if began == BASELINE_PERCENT else None,
+        measured=Measured(
+            mean_accuracy=accuracy if is_its_switch else None,
+            training_seconds=seconds if is_its_switch and held == began else None,
+            baseline_seconds=seconds if began == BASELINE_PERCENT else None,
+        ),
     )
     register_workload(database, identity, reference)
     return PolicyRegistry(database).publish(policy)
@@ -655,7 +669,7 @@ def revise(database: Database, policy: TimingPolicy) -> tuple[Revision, TimingPo
 
 
 def _is_current(database: Database, policy: TimingPolicy) -> bool:
-    return PolicyRegistry(database).aliases(policy.fingerprint).get(CURRENT) == policy.version
+    return PolicyRegistry(database).aliases(policy.job.fingerprint).get(CURRENT) == policy.version
 
 
 def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
@@ -664,12 +678,12 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
     `goes_back` is whether a run that fails goes back to its switch; None to take that from the
     options of the job's searches and from the cost of its failed switches.
     """
-    counted = (use for use in uses(database, policy.fingerprint) if not use.injections)
-    registered = PolicyRegistry(database).workload(policy.fingerprint)
+    counted = (use for use in uses(database, policy.job.fingerprint) if not use.injections)
+    registered = PolicyRegistry(database).workload(policy.job.fingerprint)
     momentum = None if registered is None else registered.identity.momentum_after_switch
     job = UsedJob(policy, tuple(counted), momentum=momentum)
     if goes_back is None:
-        searches = TrialStore(database).searches(workload=policy.fingerprint)
+        searches = TrialStore(database).searches(workload=policy.job.fingerprint)
         first_failures = (use.failed[0] for use in job.uses if use.failed)
         has_begun_anew = any(
             one.switch_percent > 0 and one.lost_seconds >= one.elapsed_seconds > 0
@@ -706,7 +720,8 @@ def experience_of_others(database: Database, identity: WorkloadIdentity) -> Expe
         and rule(entry.identity) == rule(identity)
     ]
     for entry in others[:_MOST_JOBS]:
-        counted = (use for use in uses(database, entry.policy.fingerprint) if not use.injections)
+        known = uses(database, entry.policy.job.fingerprint)
+        counted = (use for use in known if not use.injections)
         job = UsedJob(entry.policy, tuple(counted), momentum=identity.momentum_after_switch)
         with suppress(UserError):  # nothing to compare with
             if job.threshold and len(job.observations()):
@@ -726,7 +741,7 @@ def _usual_prior(momentum: str | None) -> Prior:
 
 def _stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:
     """The version of this database that is the same as a policy of a file; None without one."""
-    versions = PolicyRegistry(database).policies(workload=policy.fingerprint)
+    versions = PolicyRegistry(database).policies(workload=policy.job.fingerprint)
     made = (policy.study, policy.created_at)
     return next((one for one in versions if (one.study, one.created_at) == made), None)
 
@@ -739,7 +754,7 @@ def band(database: Database, policy: TimingPolicy, momentum: str | None = None) 
     stored = _stored_version(database, policy)
     if stored is None:
         return band_alone(policy, momentum)
-    return used_job(database, stored).band(use_curves(database, stored.fingerprint))
+    return used_job(database, stored).band(use_curves(database, stored.job.fingerprint))
 
 
 def band_alone(policy: TimingPolicy, momentum: str | None) -> Band | None:
@@ -749,7 +764,7 @@ def band_alone(policy: TimingPolicy, momentum: str | None) -> Band | None:
 
 def target(database: Database, policy: TimingPolicy) -> Target | None:
     """What runs of a policy's job are held to, by all runs so far."""
-    return target_of(policy, uses(database, policy.fingerprint))
+    return target_of(policy, uses(database, policy.job.fingerprint))
 
 
 def after_use(
@@ -776,7 +791,7 @@ def after_use(
     words += job.spread_words()
     if not _is_current(database, stored):
         return words
-    first, metric = protocol_text(stored.first_protocol), stored.decided_by
+    first, metric = protocol_text(stored.job.first_protocol), stored.job.metric
     measured: TimingPolicy | None = None
     if expected_uses is not None:
         measured = job.with_measured_threshold()
@@ -784,7 +799,9 @@ def after_use(
         job = replace(job, policy=measured)
         words.append(measured_threshold_text(measured.threshold, metric, first))
     if expected_uses is not None and stored.target_accuracy is None:
-        measured = job.with_measured_target(use_curves(database, stored.fingerprint)) or measured
+        measured = (
+            job.with_measured_target(use_curves(database, stored.job.fingerprint)) or measured
+        )
     if measured is not None:
         former, stored = stored, registry.publish(measured, replaces=stored.version)
         job = replace(job, policy=stored)
@@ -798,16 +815,16 @@ def after_use(
     if revision is None:
         return words
     if expected_uses is None:
-        command = ["syncswitch-search", "policy", "revise", stored.workload]
-        command += ["--workers", str(stored.workers)]
-        workload = registry.workload(stored.fingerprint)
+        command = ["syncswitch-search", "policy", "revise", stored.job.workload]
+        command += ["--workers", str(stored.job.workers)]
+        workload = registry.workload(stored.job.fingerprint)
         if workload is not None and workload.identity.simulated_cluster is not None:
             command += ["--cluster", "simulated"]
         return [*words, f"{revision.why}; publish it with: {shlex.join(command)}"]
     new = registry.publish(job.draft(revision), replaces=stored.version)
     switch = f"a switch at {new.switch_percent:g} %"
     if new.switch_percent == BASELINE_PERCENT:
-        switch = f"{protocol_text(new.first_protocol)} alone"
+        switch = f"{protocol_text(new.job.first_protocol)} alone"
     return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
 
 
@@ -818,7 +835,7 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
         UserError: The runs leave nothing to compare with.
     """
     policy = entry.policy
-    searches = TrialStore(database).searches(workload=policy.fingerprint)
+    searches = TrialStore(database).searches(workload=policy.job.fingerprint)
     found = [search for search in searches if search.study == policy.study]
     if found and entry.imported_at is None:
         return search_explained(database, found[0])
@@ -826,7 +843,7 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
     is_learnt = policy.study.startswith(LEARNT) and not policy.evidence
     return replace(
         explain(job.strategy(), job.observations()),
-        threshold_is_measured=is_learnt and not policy.decided_by.has_usual_threshold,
+        threshold_is_measured=is_learnt and not policy.job.metric.has_usual_threshold,
         own_jobs=0 if job.experience is None else job.experience.jobs,
         bearing=job.bearing() if is_learnt else (),
     )

@@ -227,7 +227,7 @@ def chosen_policy(
     meant, others = _real_first(found)
     if len(meant) > 1 and not may_guess:
         raise PolicyError(
-            f"{len(meant)} policies of {meant[0].policy.workload!r} fit:"
+            f"{len(meant)} policies of {meant[0].policy.job.workload!r} fit:"
             f" {named_jobs(one.identity for one in meant)}; {how_to_choose}"
         )
     chosen, others = meant[0], meant[1:] + others

@@ -153,8 +153,9 @@ def speed_up_of(policy: TimingPolicy, baseline_seconds: float | None = None) -> 
 
     `baseline_seconds` is the time of a training with the first protocol alone.
     """
-    if policy.speed_up is not None:
-        return SpeedUp(policy.speed_up, policy.speed_up_low, policy.speed_up_high)
-    if not baseline_seconds or not policy.training_seconds:
+    found = policy.measured
+    if found.speed_up is not None:
+        return SpeedUp(found.speed_up, found.speed_up_low, found.speed_up_high)
+    if not baseline_seconds or not found.training_seconds:
         return None
-    return SpeedUp(baseline_seconds / policy.training_seconds)
+    return SpeedUp(baseline_seconds / found.training_seconds)

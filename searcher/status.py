@@ -336,7 +336,7 @@ def search_status(
     is_recent = seen_at is not None and now - seen_at < _RECENT
     is_over = state in _OVER
     return SearchStatus(
-        workload=policy.workload if policy else identity.name,
+        workload=policy.job.workload if policy else identity.name,
         fingerprint=search.fingerprint,
         decided_by=identity.decided_by,
         cluster=identity.cluster,

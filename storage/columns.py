@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType, UnionType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
+from syncswitch.storage.records.flat import columns
 from syncswitch.storage.records.trial import TrialState
 
 # The types of a column without missing values, and of one with them. A missing measurement is NaN.
@@ -191,9 +192,10 @@ class FrameColumn:
 
 def columns_of_record(record: type) -> tuple[FrameColumn, ...]:
     """Returns the columns that the annotated fields of a record describe."""
-    hints = get_type_hints(record, include_extras=True)
-    described = ((name, *get_args(hint)) for name, hint in hints.items())
-    return tuple(FrameColumn(name, *kind_of(hint), meaning) for name, hint, meaning in described)
+    described = columns(record)
+    return tuple(
+        FrameColumn(name, *kind_of(hint), meaning or "") for name, hint, meaning in described
+    )
 
 
 def kind_of(hint: Any) -> tuple[type, bool]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy import Select
@@ -39,6 +38,7 @@ from syncswitch.storage.queries.policies import (
 )
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
+from syncswitch.storage.records.flat import values_of
 from syncswitch.storage.trials.choice import JobChoice, RunChoice, SearchChoice, TrialChoice
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _listed(
     with opened(database) as read:
         rows = find(read, **choice)
     # Unlike `astuple`, this copies nothing.
-    return frame_of(name, ([getattr(row, one.name) for one in fields(row)] for row in rows))
+    return frame_of(name, (list(values_of(row)) for row in rows))
 
 
 def _texts(values: tuple[Any, ...], column: FrameColumn) -> Iterable[Any]:

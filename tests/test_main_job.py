@@ -17,6 +17,7 @@ from syncswitch.storage.policies.file import read_policy_file, write_policy
 from syncswitch.storage.records.guard import Band, later_switch_points
 from tests import program
 from tests.program import TINY_WORKLOAD, assert_refused
+from tests.records import changed
 from tests.warm_program import run, run_code, start
 
 pytestmark = pytest.mark.slow
@@ -149,7 +150,7 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
     found = read_policy_file(path)
     strict = {"target_accuracy": 1.0, "threshold": 0.001}
     # Its runs, which say otherwise, are left out.
-    policy = replace(found.policy, **strict, band=Band(**strict), guarded=True, kept_share=0.86)
+    policy = changed(found.policy, **strict, band=Band(**strict), guarded=True, kept_share=0.86)
     policy = replace(policy, evidence=())
     write_policy(path, policy, found.workload)
     (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)

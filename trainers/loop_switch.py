@@ -461,7 +461,7 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
             raise ValueError("it was altered, or another version wrote it")
         policy = TimingPolicy.of(values["policy"])
         identity = WorkloadIdentity.of(values["workload"])
-        if policy.fingerprint != identity.fingerprint:
+        if policy.job.fingerprint != identity.fingerprint:
             raise ValueError("it is for another workload than the one it names")
     except OSError as error:
         raise PolicyError(

@@ -118,8 +118,9 @@ def baseline_of(done: Training) -> Baseline | None:
         if estimated is not None:
             source = f"{name} alone, as estimated from the pace of this run's {label} phase"
             return Baseline(estimated[0], source, estimated[1])
-    if policy is not None and policy.baseline_seconds is not None:
-        return Baseline(policy.baseline_seconds, f"{name} alone in the search", _LEAST_NOISE)
+    seconds = None if policy is None else policy.measured.baseline_seconds
+    if seconds is not None:
+        return Baseline(seconds, f"{name} alone in the search", _LEAST_NOISE)
     return None
 
 
@@ -245,10 +246,10 @@ def print_report(done: Training) -> None:
         console.print_text(_guarded(record, record.guard))
     if policy is not None and _reaches_target(done) is False:
         is_guarded = policy.is_for_guard and record.guard is not None
-        share, usual = policy.kept_share, policy.baseline_kept_share
-        share = policy.delivered_share if is_guarded else share
+        share, usual = policy.promise.kept_share, policy.promise.baseline_kept_share
+        share = policy.promise.delivered_share if is_guarded else share
         if share is not None:
-            own, first = "", protocol_text(policy.first_protocol)
+            own, first = "", protocol_text(policy.job.first_protocol)
             if usual is not None and policy.switch_percent < 100:
                 own = f", and {100 * (1 - usual):.0f} of 100 with {first} alone"
             lost = f"{100 * (1 - share):.0f} of 100 runs with this policy"

@@ -14,6 +14,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing import import_runs as add_runs
 from syncswitch.storage.importing import read_table
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.trials.store import TrialStore
 
@@ -60,7 +61,7 @@ def _workloads(
             raise UserError(nothing_found(reference))
         return found
     searched = [search.fingerprint for search in store.searches()]
-    known = dict.fromkeys([*searched, *(one.fingerprint for one in registry.policies())])
+    known = dict.fromkeys([*searched, *(one.job.fingerprint for one in registry.policies())])
     return [one for one in map(registry.workload, known) if one is not None]
 
 
@@ -92,7 +93,7 @@ def import_runs(table: Path, storage_url: str, as_json: bool) -> None:
                 "imported_runs": report.imported_runs,
                 "already_there_runs": report.present_runs,
                 "imported_evaluations": report.imported_evaluations,
-                "workloads": [identity.policy_fields for identity in report.workloads],
+                "workloads": [flat(identity.key) for identity in report.workloads],
             }
         )
         return

@@ -71,6 +71,7 @@ from syncswitch.storage.policies.registry import (
     import_policies,
 )
 from syncswitch.storage.queries.policies import FieldDifference, policy_differences
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.spool import spool_beside, take_in
@@ -93,19 +94,20 @@ def policy() -> None:
 def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
     """Prints a policy: its content, how it has done since, and where it comes from."""
     policy = entry.policy
-    workers = workers_text(policy.workers, entry.identity.simulated_cluster)
+    workers = workers_text(policy.job.workers, entry.identity.simulated_cluster)
     print_text(policy_text(policy, entry.identity))
     if uses.uses:
         print_text(uses_sentence(uses))
     echo()
     names = ", ".join(entry.aliases) or "-"
     evidence, gain = counted(len(policy.evidence), "run"), speed_up_of(policy)
+    sure = policy.promise.confidence
     rows = [
-        ("workload", policy.workload),
-        ("fingerprint", policy.fingerprint),
+        ("workload", policy.job.workload),
+        ("fingerprint", policy.job.fingerprint),
         ("version", f"{policy.version} (aliases: {names})"),
         ("processes" if entry.identity.is_command else "workers", workers),
-        ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
+        ("protocols", f"{policy.job.first_protocol},{policy.job.second_protocol}"),
         ("after the switch", momentum_text(entry.identity.momentum_after_switch)),
         ("switch at", f"{policy.switch_percent:g} %"),
         ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
@@ -113,7 +115,7 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("found for", guard_text(policy)),
         ("kept", kept_text(policy)),
         ("expected", expected_time_text(policy)),
-        ("confidence", None if policy.confidence is None else f"{100 * policy.confidence:.3g} %"),
+        ("confidence", None if sure is None else f"{100 * sure:.3g} %"),
         ("created", policy.created_at),
         ("imported", entry.imported_at),
         ("software", ", ".join(f"{name} {v}" for name, v in sorted(policy.software.items()))),
@@ -133,7 +135,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
                 ("trial", str(run.trial_number)),
                 ("switch at", f"{run.switch_percent:g} %"),
                 ("replicate", str(run.replicate)),
-                (policy.metric, policy.decided_by.text(run.converged_accuracy)),
+                (policy.job.metric.name, policy.job.metric.text(run.converged_accuracy)),
                 ("diverged", "yes" if run.diverged else "no"),
                 ("seconds", f"{run.training_seconds:.1f}"),
                 ("trial_id", NONE if trial.trial_id is None else f"{trial.trial_id}{but}"),
@@ -154,19 +156,19 @@ def print_why(why: Explanation, policy: TimingPolicy) -> None:
     # Only `show --why` needs the strategies.
     from syncswitch.searcher.search.explanation import belief_cells, belief_sentence, why_sentences
 
-    metric = policy.decided_by
+    metric = policy.job.metric
     echo()
     if why.beliefs:
         print_text(belief_sentence(why))
         print_rows([belief_cells(why, number, metric) for number in range(len(why.runs))])
         echo()
-    for reason in why_sentences(why, protocol_text(policy.first_protocol), metric):
+    for reason in why_sentences(why, protocol_text(policy.job.first_protocol), metric):
         print_text(f"- {reason}")
 
 
 def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:
     """Each run with its trial; `trial_id` is null if it is not in the database."""
-    metric = policy.decided_by
+    metric = policy.job.metric
     return [
         metric.document({**asdict(run), **asdict(trial)})
         for run, trial in zip(policy.evidence, trials, strict=True)
@@ -204,7 +206,7 @@ def export(selection: Selection, output: Path | None, storage_url: str, as_json:
     """
     with open_database(storage_url, create=False) as database:
         found = chosen_policy(database, selection, print_note).policy
-        workload = PolicyRegistry(database).workload(found.fingerprint)
+        workload = PolicyRegistry(database).workload(found.job.fingerprint)
     assert workload is not None  # every policy refers to one
     if output is None:
         click.echo(policy_file_text(found, workload), nl=False)
@@ -213,7 +215,7 @@ def export(selection: Selection, output: Path | None, storage_url: str, as_json:
     if as_json:
         print_json({"path": str(output), "version": found.version})
     else:
-        echo(f"version {found.version} for {found.workload} written to {output}")
+        echo(f"version {found.version} for {found.job.workload} written to {output}")
 
 
 @policy.command("import")
@@ -245,8 +247,8 @@ def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool)
             [
                 {
                     "path": file,
-                    "workload": one.policy.workload,
-                    "fingerprint": one.policy.fingerprint,
+                    "workload": one.policy.job.workload,
+                    "fingerprint": one.policy.job.fingerprint,
                     "version": one.policy.version,
                     "is_new": one.is_new,
                     "current_version": one.current_version,
@@ -262,7 +264,7 @@ def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool)
         if one.current_version == policy.version:
             current = "it is current"
         print_text(
-            f"{file}: {added} as version {policy.version} of {policy.workload}"
+            f"{file}: {added} as version {policy.version} of {policy.job.workload}"
             f" ({one.identity.cluster}); {current}"
         )
 
@@ -330,7 +332,7 @@ def diff(
     if as_json:
         known = ("workload", "fingerprint", "version", "created_at")
         sides = [
-            {"name": name, **{field: getattr(one, field) for field in known}}
+            {"name": name, **{field: flat(one)[field] for field in known}}
             for name, one in ((first, a), (second, b))
         ]
         differences = [asdict(one) for one in found]
@@ -349,7 +351,7 @@ def diff(
             rows.append([("field", one.field.replace("_", " ")), *values])
         print_rows(rows)
     else:
-        echo(f"{first} and {second} are equal ({a.workload}, {before.identity.cluster})")
+        echo(f"{first} and {second} are equal ({a.job.workload}, {before.identity.cluster})")
 
 
 def _move(
@@ -359,15 +361,15 @@ def _move(
     with open_database(storage_url, create=False) as database:
         found = chosen_policy(database, selection, print_note).policy
         registry = PolicyRegistry(database)
-        before = registry.aliases(found.fingerprint).get(alias)
+        before = registry.aliases(found.job.fingerprint).get(alias)
         if version is None:
-            _, version = registry.roll_back(found.fingerprint, alias)
+            _, version = registry.roll_back(found.job.fingerprint, alias)
         else:
-            registry.set_alias(found.fingerprint, alias, version)
+            registry.set_alias(found.job.fingerprint, alias, version)
     if as_json:
         print_json(
             {
-                "fingerprint": found.fingerprint,
+                "fingerprint": found.job.fingerprint,
                 "alias": alias,
                 "version": version,
                 "previous_version": before,
@@ -375,7 +377,7 @@ def _move(
         )
     else:
         was = "" if before is None else f" (was version {before})"
-        echo(f"{found.workload}: {alias} is version {version}{was}")
+        echo(f"{found.job.workload}: {alias} is version {version}{was}")
 
 
 @policy.command()
@@ -394,16 +396,17 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
         revision, new = revised(database, policy) or (None, None)
         summary = uses_of(database, policy)
     if as_json:
-        found = None if revision is None else asdict(revision)
+        found = None if revision is None else asdict(revision) | {"answer": flat(revision.answer)}
         published = None if new is None else policy_to_dict(new)
         document = {"revision": found, "policy": published, "uses": uses_as_json(summary)}
-        print_json(policy.decided_by.document(document))
+        print_json(policy.job.metric.document(document))
         return
     if revision is None or new is None:
-        print_text(f"{policy.workload}: version {policy.version} stays. {uses_sentence(summary)}")
+        stays = f"{policy.job.workload}: version {policy.version} stays."
+        print_text(f"{stays} {uses_sentence(summary)}")
         return
     print_text(sentence(revision.why))
-    print_text(f"{new.workload}: current is version {new.version} (was {policy.version})")
+    print_text(f"{new.job.workload}: current is version {new.version} (was {policy.version})")
 
 
 @policy.command()
@@ -426,7 +429,7 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         digest, rule = entry.identity.simulated_cluster, entry.identity.momentum_after_switch
         more = {"simulated_cluster": digest, "momentum_after_switch": rule}
         known = {name: value for name, value in more.items() if value is not None}
-        print_json(entry.policy.decided_by.document({**policy_to_dict(entry.policy), **known}))
+        print_json(entry.policy.job.metric.document({**policy_to_dict(entry.policy), **known}))
     else:
         print_policy(entry, uses)
     return None
@@ -446,7 +449,7 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
         command = shlex.join(["syncswitch-search", "run", reference or "WORKLOAD"])
         echo(f"no policies{of_it} here; find one with: {command}")
     else:
-        title = metric_title(entry.policy.decided_by for entry in found)
+        title = metric_title(entry.policy.job.metric for entry in found)
         rules = {entry.identity.momentum_after_switch for entry in found}
         print_rows([_cells(entry, title, has_rules=len(rules) > 1) for entry in found])
 
@@ -468,7 +471,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
     with open_database(storage_url, create=False) as database:
         entry = chosen_policy(database, selection, print_note, may_guess=True)
         chosen = entry.policy
-        trials = PolicyRegistry(database).evidence_trials(chosen.fingerprint, chosen.version)
+        trials = PolicyRegistry(database).evidence_trials(chosen.job.fingerprint, chosen.version)
         uses = uses_of(database, chosen)
         why = None
         if is_why:
@@ -480,7 +483,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         from syncswitch.searcher.search.explanation import why_as_json
 
         evidence = evidence_as_json(chosen, trials)
-        more = {} if why is None else {"why": chosen.decided_by.document(why_as_json(why))}
+        more = {} if why is None else {"why": chosen.job.metric.document(why_as_json(why))}
         print_json(
             {**_entry_as_json(entry), "evidence": evidence, "uses": uses_as_json(uses), **more}
         )
@@ -493,7 +496,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
 
 def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
     return {
-        **entry.policy.decided_by.document(policy_to_dict(entry.policy)),
+        **entry.policy.job.metric.document(policy_to_dict(entry.policy)),
         "aliases": list(entry.aliases),
         "imported_at": entry.imported_at,
         "simulated_cluster": entry.identity.simulated_cluster,
@@ -502,21 +505,21 @@ def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
 
 
 def _cells(entry: PolicyEntry, title: str, *, has_rules: bool) -> Row:
-    found, metric, kept = entry.policy, entry.policy.decided_by, NONE
+    found, metric, kept = entry.policy, entry.policy.job.metric, NONE
     found_on = entry.identity.pair
-    if not entry.identity.is_command or found.workers > 1:
-        workers = workers_text(found.workers, entry.identity.simulated_cluster)
+    if not entry.identity.is_command or found.job.workers > 1:
+        workers = workers_text(found.job.workers, entry.identity.simulated_cluster)
         found_on = f"{workers} {found_on}"
     # Of a policy that is used as intended.
-    share = found.delivered_share if found.is_for_guard else found.kept_share
+    share = found.promise.delivered_share if found.is_for_guard else found.promise.kept_share
     if share is not None:
         kept = f"{100 * share:.0f} %{' guarded' if found.is_for_guard else ''}"
     return [
-        ("workload", f"{found.workload} [{found.fingerprint[:8]}]"),
+        ("workload", f"{found.job.workload} [{found.job.fingerprint[:8]}]"),
         ("version", " ".join([str(found.version), *entry.aliases])),
         ("cluster", found_on),
         *([("momentum", entry.identity.momentum_after_switch or NONE)] if has_rules else []),
         ("switch at", f"{found.switch_percent:g} %"),
-        (title, named_text(accuracy_text(found.mean_accuracy, metric), metric, title)),
+        (title, named_text(accuracy_text(found.measured.mean_accuracy, metric), metric, title)),
         ("kept", kept),
     ]

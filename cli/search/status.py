@@ -30,6 +30,7 @@ from syncswitch.searcher.words import (
     workers_text,
 )
 from syncswitch.storage.errors import SyncSwitchError
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import protocol_label
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
@@ -133,13 +134,14 @@ def _document(search: SearchStatus) -> dict[str, Any]:
     """A search as a document for JSON."""
     policy, metric = search.policy, search.decided_by
     content = metric.document(dataclasses.asdict(search)) | metric.naming
+    stated = {**flat(policy), "speed_up": policy.measured.speed_up} if policy else {}
     for name in ("conditions", "policy", "decided_by", "cluster"):
         del content[name]
     content["uses"] = search.uses and uses_as_json(search.uses)
     return {
         **content,
         "policy_version": policy and policy.version,
-        **{name: policy and getattr(policy, name) for name in _OF_POLICY},
+        **{name: stated.get(name) for name in _OF_POLICY},
         **condition_values(search.conditions),
         "in_flight_runs": sum(run.state == TrialState.RUNNING for run in search.in_flight),
     }
@@ -228,11 +230,11 @@ def _answer(search: SearchStatus) -> str:
 
 def _promised(policy: TimingPolicy) -> str:
     """The promise of a policy in a few words; empty if it makes none."""
-    if policy.reason is not None:
-        return f"; {policy.reason}"
-    if policy.kept_share is not None:
+    if policy.promise.reason is not None:
+        return f"; {policy.promise.reason}"
+    if policy.promise.kept_share is not None:
         return f"; kept in {kept_text(policy)}"
-    return "" if policy.confidence is None else f"; {sure_text(policy.confidence)}"
+    return "" if policy.promise.confidence is None else f"; {sure_text(policy.promise.confidence)}"
 
 
 def _outlook(search: SearchStatus) -> Text:

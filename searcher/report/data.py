@@ -306,8 +306,8 @@ class ReportData:
 
         The policy's figure; without one the mean of the runs, else an estimate of the search.
         """
-        if self.answer is not None and self.answer.baseline_seconds:
-            return self.answer.baseline_seconds
+        if self.answer is not None and self.answer.measured.baseline_seconds:
+            return self.answer.measured.baseline_seconds
         measured = None if self.baseline is None else self.baseline.seconds
         if measured is not None and measured.value > 0:
             return measured.value
@@ -316,14 +316,14 @@ class ReportData:
     @property
     def baseline_is_estimated(self) -> bool:
         """Whether no run with the first protocol alone gives `baseline_seconds`."""
-        if self.answer is not None and self.answer.baseline_seconds:
+        if self.answer is not None and self.answer.measured.baseline_seconds:
             return False
         return self.baseline is None or self.baseline.seconds is None
 
     @property
     def policy_seconds(self) -> float | None:
         """Time of one training with the policy; None without one, or where it is unknown."""
-        return None if self.answer is None else self.answer.training_seconds
+        return None if self.answer is None else self.answer.measured.training_seconds
 
     @property
     def speed_up(self) -> SpeedUp | None:

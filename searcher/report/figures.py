@@ -98,8 +98,11 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
         x = [axis.at(percent) for percent in known]
         label = "mean, 95 % interval"
         axes.errorbar(x, means, halves, color=FIRST, fmt="D:", ms=9, fillstyle="none", label=label)
-        if data.answer is not None and data.answer.mean_accuracy is not None:
-            percent, value = data.answer.switch_percent, metric.value(data.answer.mean_accuracy)
+        if data.answer is not None and data.answer.measured.mean_accuracy is not None:
+            percent, value = (
+                data.answer.switch_percent,
+                metric.value(data.answer.measured.mean_accuracy),
+            )
             label = f"the policy: {percent_text(percent)}"
             axes.plot(axis.at(percent), value, "*", color=POLICY, ms=15, mec="white", label=label)
         axis.label(axes.xaxis, axes.set_xlim, data.first)

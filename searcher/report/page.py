@@ -87,8 +87,8 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
         figures.append((value, f"times as fast as {data.first} alone{between}"))
     if answer is not None:
         figures += _promised(answer, data.first, gain)
-        if answer.mean_accuracy is not None:
-            figures.append((metric.text(answer.mean_accuracy), metric.name))
+        if answer.measured.mean_accuracy is not None:
+            figures.append((metric.text(answer.measured.mean_accuracy), metric.name))
     if data.cost is not None and data.cost.bsp_multiples is not None:
         about = "about " if data.cost.baseline_is_estimated else ""
         so_far = "" if data.is_found_here else " so far"
@@ -104,23 +104,27 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
 def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tuple[str, str]]:
     """The policy's promise for later runs, and how sure it is."""
     figures = []
-    metric, usual = answer.decided_by, answer.baseline_kept_share
+    metric, usual = answer.job.metric, answer.promise.baseline_kept_share
     mean = f"within {metric.with_unit(f'{answer.threshold:g}')} of {first}'s mean {metric.name}"
-    if answer.is_for_guard and answer.expected_time is not None:
+    if answer.is_for_guard and answer.promise.expected_time is not None:
         words = f"of the time of {first} alone: a guarded training, failed switches included"
-        figures.append((f"{answer.expected_time:.2f}", words))
-    if answer.is_for_guard and answer.delivered_share is not None:
+        figures.append((f"{answer.promise.expected_time:.2f}", words))
+    if answer.is_for_guard and answer.promise.delivered_share is not None:
         words = f"of 100 guarded trainings deliver a model {mean}"
-        figures.append((f"about {100 * answer.delivered_share:.0f}", words))
-    if answer.kept_share is not None:
+        figures.append((f"about {100 * answer.promise.delivered_share:.0f}", words))
+    if answer.promise.kept_share is not None:
         own = "" if usual is None else f" ({100 * usual:.0f} with {first} alone)"
         bare = " with the bare switch" if answer.is_for_guard else ""
         words = f"of 100 runs{bare} stay {mean}{own}"
-        figures.append((f"about {100 * answer.kept_share:.0f}", words))
+        figures.append((f"about {100 * answer.promise.kept_share:.0f}", words))
     may_lose = answer.guarded and gain is not None and (gain.low or gain.value) <= 1
-    if answer.confidence is not None and answer.switch_percent < BASELINE_PERCENT and not may_lose:
+    if (
+        answer.promise.confidence is not None
+        and answer.switch_percent < BASELINE_PERCENT
+        and not may_lose
+    ):
         sure = "sure that it saves time" if answer.guarded else "sure that enough runs do"
-        figures.append((sure_text(answer.confidence).removesuffix(" sure"), sure))
+        figures.append((sure_text(answer.promise.confidence).removesuffix(" sure"), sure))
     return figures
 
 
@@ -214,7 +218,7 @@ def version_rows(data: ReportData) -> list[Mapping[str, str]]:
         {
             "version": ", ".join([str(entry.policy.version), *entry.aliases]),
             "switch at": percent_text(entry.policy.switch_percent),
-            metric.name: accuracy_text(entry.policy.mean_accuracy, metric),
+            metric.name: accuracy_text(entry.policy.measured.mean_accuracy, metric),
             "times as fast (90 %)": times_text(speed_up_of(entry.policy)),
             "found for": guard_text(entry.policy),
             "kept": kept_text(entry.policy) or NONE,

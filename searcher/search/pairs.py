@@ -73,8 +73,9 @@ def _is_preferred(seconds: float, best_seconds: float) -> bool:
 
 def _expected_seconds(found: Decided, runs: Sequence[Observation]) -> float:
     """Returns the time of a training with an answer, with what failed switches cost if known."""
-    if found.expected_time is not None:
-        return found.expected_time * _seconds_at(runs, BASELINE_PERCENT)
+    time = found.promise.expected_time
+    if time is not None:
+        return time * _seconds_at(runs, BASELINE_PERCENT)
     return _seconds_at(runs, found.switch_percent)
 
 

@@ -15,8 +15,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, possible_accuracy
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.job import LARGEST_SEED, JobKey, RunConditions, WorkloadIdentity
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 
 # Options that depend on what the database holds when a study begins are not part of its name.
@@ -103,7 +102,7 @@ class SearchPlan:
             )
 
 
-def steps_of(job: WorkloadIdentity | TimingPolicy) -> Callable[[float], int]:
+def steps_of(job: WorkloadIdentity | JobKey) -> Callable[[float], int]:
     """Returns what converts switch points of a job into worker-steps."""
     size = round_worker_steps(job.first_protocol, job.workers)
     return lambda percent: percent_to_worker_steps(percent, job.total_worker_steps, size)

@@ -33,14 +33,14 @@ def policy_sentences(
     policy: TimingPolicy, identity: WorkloadIdentity, baseline_seconds: float | None = None
 ) -> str:
     """Returns the policy's switch, its gain, and what was measured."""
-    first, second = map(protocol_text, (policy.first_protocol, policy.second_protocol))
-    train = f"Train {policy.workload} with {first}"
+    first, second = map(protocol_text, (policy.job.first_protocol, policy.job.second_protocol))
+    train = f"Train {policy.job.workload} with {first}"
     if policy.switch_percent >= BASELINE_PERCENT:
-        why = policy.reason or f"no switch to {second} that was tried keeps the accuracy"
+        why = policy.promise.reason or f"no switch to {second} that was tried keeps the accuracy"
         return f"{train} for all of its {identity.length}: {why}. {_measured(policy)}"
     gain = _gain(speed_up_of(policy, baseline_seconds), first)
     if policy.switch_percent == 0:
-        start = f"Train {policy.workload} with {second} from the start"
+        start = f"Train {policy.job.workload} with {second} from the start"
         return f"{start}, for all of its {identity.length}. {gain}{_measured(policy)}"
     return (
         f"{train} for the first {policy.switch_percent:g} % of its {identity.length}, then with"
@@ -50,9 +50,9 @@ def policy_sentences(
 
 def promise_sentences(policy: TimingPolicy) -> str:
     """Returns what to expect of later runs, and how certain that is; empty if unknown."""
-    first, metric = protocol_text(policy.first_protocol), policy.decided_by
+    first, metric = protocol_text(policy.job.first_protocol), policy.job.metric
     within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
-    usual = policy.baseline_kept_share
+    usual = policy.promise.baseline_kept_share
     if policy.target_accuracy is None:
         return expected_sentences(policy)
     if policy.switch_percent >= BASELINE_PERCENT:
@@ -103,50 +103,52 @@ def spread_text(target: Target, threshold: float, metric: Metric, first: str) ->
 
 
 def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
-    delivered, bare, usual = policy.delivered_share, policy.kept_share, policy.baseline_kept_share
+    promise = policy.promise
+    delivered, bare = promise.delivered_share, promise.kept_share
+    usual = promise.baseline_kept_share
     if delivered is not None and bare is not None and usual is not None:
         yield (
             f"About {_of_100(delivered)} of 100 guarded trainings should deliver a model {mean};"
             f" with the bare switch about {_of_100(bare)} would, with {first} alone about"
             f" {_of_100(usual)} do."
         )
-    if policy.expected_time is not None:
+    if promise.expected_time is not None:
         sure = ""
         # The probability goes by the measured times; if these leave it open, it is not stated.
-        is_faster = policy.speed_up_low is None or policy.speed_up_low > 1
-        if policy.confidence is not None and is_faster:
-            sure = f"; that it saves time is {sure_text(policy.confidence)}"
+        is_faster = policy.measured.speed_up_low is None or policy.measured.speed_up_low > 1
+        if promise.confidence is not None and is_faster:
+            sure = f"; that it saves time is {sure_text(promise.confidence)}"
         yield (
-            f"A guarded training is expected to take {policy.expected_time:.2f} of the time of"
+            f"A guarded training is expected to take {promise.expected_time:.2f} of the time of"
             f" {first} alone, failed switches included{sure}."
         )
 
 
 def _bare_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
-    bare, usual = policy.kept_share, policy.baseline_kept_share
+    bare, usual = policy.promise.kept_share, policy.promise.baseline_kept_share
     if bare is not None:
         own = "" if usual is None else f"; with {first} alone, about {_of_100(usual)} do"
         yield f"About {_of_100(bare)} of 100 runs should stay {mean}{own}."
-    if policy.confidence is not None:
+    if policy.promise.confidence is not None:
         enough = ""
         if policy.keep is not None:
             fewer = round(100 * (1 - policy.keep), 6)
             needed = f"{100 * policy.keep:g} of 100"
             enough = f": {needed}, or at most {fewer:g} fewer than {first} alone"
-        sure = sure_text(policy.confidence)
+        sure = sure_text(policy.promise.confidence)
         yield f"The search is {sure} that enough runs keep the accuracy{enough}."
 
 
 def kept_text(policy: TimingPolicy) -> str | None:
     """Returns the promise in a few words, for tables; None if there is none."""
-    if policy.kept_share is None:
+    if policy.promise.kept_share is None:
         return None
-    usual, first = policy.baseline_kept_share, protocol_text(policy.first_protocol)
-    share, what = policy.kept_share, "runs"
+    usual, first = policy.promise.baseline_kept_share, protocol_text(policy.job.first_protocol)
+    share, what = policy.promise.kept_share, "runs"
     others = [] if usual is None else [f"{_of_100(usual)} with {first} alone"]
-    if policy.is_for_guard and policy.delivered_share is not None:
+    if policy.is_for_guard and policy.promise.delivered_share is not None:
         others.insert(0, f"{_of_100(share)} with the bare switch")
-        share, what = policy.delivered_share, "guarded trainings"
+        share, what = policy.promise.delivered_share, "guarded trainings"
     aside = f" ({', '.join(others)})" if others else ""
     return f"about {_of_100(share)} of 100 {what}{aside}"
 
@@ -158,9 +160,10 @@ def guard_text(policy: TimingPolicy) -> str:
 
 def expected_time_text(policy: TimingPolicy) -> str | None:
     """Returns the expected time for tables, for example `0.41 of the time of BSP alone`."""
-    if policy.expected_time is None:
+    if policy.promise.expected_time is None:
         return None
-    return f"{policy.expected_time:.2f} of the time of {protocol_text(policy.first_protocol)} alone"
+    first = protocol_text(policy.job.first_protocol)
+    return f"{policy.promise.expected_time:.2f} of the time of {first} alone"
 
 
 def sure_text(probability: float) -> str:
@@ -206,30 +209,28 @@ def _gain(found: SpeedUp | None, first: str) -> str:
 def _measured(policy: TimingPolicy) -> str:
     """Returns the accuracies with the policy and with the first protocol alone, if known."""
     accuracies = _accuracies(policy, BASELINE_PERCENT)
-    metric = policy.decided_by
+    metric, own_mean = policy.job.metric, policy.measured.mean_accuracy
     if policy.target_accuracy is None:
         reached = ""
-        if policy.mean_accuracy is not None:
-            reached = f"It reached {metric.with_article} of {metric.text(policy.mean_accuracy)}. "
-        first = protocol_text(policy.first_protocol)
+        if own_mean is not None:
+            reached = f"It reached {metric.with_article} of {metric.text(own_mean)}. "
+        first = protocol_text(policy.job.first_protocol)
         return f"{reached}No target is measured: {first} alone has not trained this job."
     target = f"The target is {metric.text(policy.target_accuracy)}"
     if accuracies:
         mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
-        first = capitalized(protocol_text(policy.first_protocol))
+        first = capitalized(protocol_text(policy.job.first_protocol))
         target = f"{first} alone reached {metric.text(mean)} ({runs})"
     if not policy.threshold:
         return f"{target}; how much worse is accepted is measured in {THRESHOLD_RUNS} runs."
     worse = "more" if metric.is_less_better else "less"
     beta = metric.with_unit(f"{policy.threshold:g}")
     allowed = f"{target}, and up to {beta} {worse} is accepted."
-    if policy.switch_percent >= BASELINE_PERCENT or policy.mean_accuracy is None:
+    if policy.switch_percent >= BASELINE_PERCENT or own_mean is None:
         return allowed
     own = len(_accuracies(policy, policy.switch_percent))
     mine = f" ({counted(own, 'run')})" if own else ""
-    return (
-        f"It reached {metric.with_article} of {metric.text(policy.mean_accuracy)}{mine}. {allowed}"
-    )
+    return f"It reached {metric.with_article} of {metric.text(own_mean)}{mine}. {allowed}"
 
 
 def _accuracies(policy: TimingPolicy, percent: float) -> list[float]:

@@ -83,7 +83,7 @@ from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
-from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.policy import Evidence, Measured, TimingPolicy
 from syncswitch.storage.records.trial import (
     Evaluation,
     RunEvent,
@@ -985,13 +985,19 @@ class Search(TrialLoop[SearchResult]):
         completed = self.completed(state)
         baseline = sound_baseline(runs, highest)
         return TimingPolicy(
-            **identity.policy_fields,
-            **asdict(decided),
+            job=identity.key,
+            switch_percent=percent,
+            target_accuracy=decided.target_accuracy,
+            promise=decided.promise,
             version=1,
             threshold=strategy.threshold,
-            mean_accuracy=accuracies.get(percent),
-            training_seconds=_mean_seconds(percent, state),
-            baseline_seconds=_mean_seconds(highest, state),
+            measured=Measured(
+                mean_accuracy=accuracies.get(percent),
+                training_seconds=_mean_seconds(percent, state),
+                baseline_seconds=_mean_seconds(highest, state),
+                speed_up_low=speed_up.low if speed_up else None,
+                speed_up_high=speed_up.high if speed_up else None,
+            ),
             strategy=strategy.name,
             study=self.study_name,
             evidence=tuple(
@@ -1010,8 +1016,6 @@ class Search(TrialLoop[SearchResult]):
             software=software_versions(),
             guarded=is_guarded(strategy),
             keep=None if is_guarded(strategy) else getattr(strategy, "keep", None),
-            speed_up_low=speed_up.low if speed_up else None,
-            speed_up_high=speed_up.high if speed_up else None,
             band=None
             if decided.target_accuracy is None
             else measured_band(

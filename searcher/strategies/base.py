@@ -25,6 +25,7 @@ from syncswitch.searcher.strategies.observation import (
 )
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import USUAL_THRESHOLD, Metric
+from syncswitch.storage.records.policy import Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +56,12 @@ class Decided:
         switch_percent: The switch point of the timing policy.
         target_accuracy: A, the accuracy that candidates were compared with; None where nothing has
             measured it yet, and all shares are those that are expected of such jobs.
-        confidence: Probability that guarded trainings with this switch take less time than with the
-            first protocol alone; for a bare switch, that it keeps the accuracy often enough. None
-            for the first protocol alone, and if the strategy does not say.
-        kept_share: Expected share of later runs with the bare switch that lose at most beta.
-        delivered_share: Expected share of the models of later trainings that lose at most beta. A
-            guarded training whose switch failed is trained on from an earlier state.
-        baseline_kept_share: Expected share of runs of the first protocol alone that lose at most
-            beta.
-        expected_time: Expected time of a later training over that of one with the first protocol
-            alone, including what failed switches cost.
-        reason: Why the answer is the first protocol alone, as a clause such as `an earlier switch
-            saves no time`.
+        promise: What is expected of later trainings with it.
     """
 
     switch_percent: float
     target_accuracy: float | None
-    confidence: float | None = None
-    kept_share: float | None = None
-    delivered_share: float | None = None
-    baseline_kept_share: float | None = None
-    expected_time: float | None = None
-    reason: str | None = None
+    promise: Promise = Promise()  # noqa: RUF009 (it is frozen)
 
 
 Decision = NextTrial | Wait | Decided

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from syncswitch.searcher.backends.base import ClusterChoice
@@ -208,7 +208,7 @@ def _exact(
     """The first of at least one policy that was found for exactly this job, and the job."""
     for entry in candidates:
         identity = _job_like(entry.identity, wanted, workload)
-        if identity.fingerprint == entry.policy.fingerprint:
+        if identity.fingerprint == entry.policy.job.fingerprint:
             return entry.policy, identity
     policy, reference = candidates[0].policy, wanted.reference
     search = replace(wanted.selection, workers=identity.workers).search
@@ -219,10 +219,11 @@ def _exact(
             f" own with: {search}"
         )
     raise PolicyError(
-        f"policy {wanted.choice!r} is for workload {policy.workload!r} as it was with "
-        f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
-        f"for {reference!r} as it is now with {identity.total_worker_steps:,} (fingerprint "
-        f"{identity.fingerprint[:12]}); find its own with: {search}"
+        f"policy {wanted.choice!r} is for workload {policy.job.workload!r} as it was with"
+        f" {policy.job.total_worker_steps:,} worker-steps (fingerprint"
+        f" {policy.job.fingerprint[:12]}), not for {reference!r} as it is now with"
+        f" {identity.total_worker_steps:,} (fingerprint {identity.fingerprint[:12]}); find its own"
+        f" with: {search}"
     )
 
 
@@ -270,10 +271,10 @@ def _begun(wanted: Wanted, found: Sequence[PolicyEntry], uses: int) -> Chosen | 
 
 
 def _only_simulated(wanted: Wanted, found: Sequence[PolicyEntry]) -> PolicyError:
-    jobs = "; ".join(f"{one.policy.workload!r} on {one.identity.cluster}" for one in found)
+    jobs = "; ".join(f"{one.policy.job.workload!r} on {one.identity.cluster}" for one in found)
     choice, reference, selection = wanted.choice, wanted.reference, wanted.selection
     # Of several the newest; its name alone may mean any of them.
-    newest = f"{found[0].policy.fingerprint[:12]}@{choice}"
+    newest = f"{found[0].policy.job.fingerprint[:12]}@{choice}"
     which = choice if is_policy_file(choice) else newest
     sweep = ["syncswitch-search", "sweep", reference, "--policy", which, *selection.options]
     return PolicyError(
@@ -313,8 +314,8 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
         how = f"switches to {second} at {percent:g} %, guarded" if is_switch else f"uses {first}"
         return (
             f"{begin} begins from what simulated runs found (version {found.version} for"
-            f" {found.workers} simulated workers): it {how}; from then on only runs on this cluster"
-            " decide"
+            f" {found.job.workers} simulated workers): it {how}; from then on only runs on this"
+            " cluster decide"
         )
     expected = planned.expected
     if expected is not None:
@@ -351,7 +352,9 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
     return unmeasured_text(
         replace(
             unmeasured_policy(identity),
-            **{**asdict(expected), "switch_percent": planned.switch_percent},
+            switch_percent=planned.switch_percent,
+            target_accuracy=expected.target_accuracy,
+            promise=expected.promise,
             threshold=threshold,
         ),
         "what was trained after it" if planned.goes_back else "all that was trained until then",

@@ -25,6 +25,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError, one_line
 from syncswitch.storage.policies.file import policy_text
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import (
     RegisteredWorkload,
     RunConditions,
@@ -203,7 +204,8 @@ def search_copy(
         status = FINISHED
     of_job = ("batch_size", "learning_rate", "momentum")
     of_search = ("strategy", "settings", "trainer", "threshold", "base_seed") if search else ()
-    found = {f"policy/{name}": getattr(policy, name) for name in _POLICY_METRICS if policy}
+    stated = {**flat(policy), "speed_up": policy.measured.speed_up} if policy else {}
+    found = {f"policy/{name}": stated[name] for name in _POLICY_METRICS if policy}
     return RunCopy(
         key=f"search {study}",
         name=study,
@@ -470,7 +472,7 @@ def _put_policies(
             continue
         run_id, folder = run_ids[f"search {policy.study}"], f"policy-{policy.version}"
         client.log_text(run_id, policy_text(policy, workload), f"{folder}/policy.json")
-        first, second = map(protocol_text, (policy.first_protocol, policy.second_protocol))
+        first, second = map(protocol_text, (policy.job.first_protocol, policy.job.second_protocol))
         made = client.create_model_version(
             model,
             f"runs:/{run_id}/{folder}",

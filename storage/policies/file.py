@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.files import check_plain_file, whole_file
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 
@@ -51,7 +52,7 @@ def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
     """
     from syncswitch.storage.policies.schema import PolicyContent
 
-    values = _dumped(PolicyContent, asdict(policy), "timing policy")
+    values = _dumped(PolicyContent, flat(policy), "timing policy")
     impossible = impossible_accuracy(policy)
     if impossible:
         raise PolicyError(f"impossible timing policy: {impossible}")
@@ -132,8 +133,9 @@ def read_policy_file(path: str | Path) -> PolicyFile:
 
 def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None:
     """Says how a policy contradicts its workload; None if it does not."""
-    for name, actual in identity.policy_fields.items():
-        stated = getattr(policy, name)
+    stated_job = flat(policy.job)
+    for name, actual in flat(identity.key).items():
+        stated = stated_job[name]
         if stated != actual and name not in ("workload", "metric"):  # their names
             return f"{name} {stated!r}, but that of the workload is {actual!r}"
     return None
@@ -141,10 +143,10 @@ def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None
 
 def impossible_accuracy(policy: TimingPolicy) -> str | None:
     """Says which accuracy of a policy its metric cannot have; None if all are possible."""
-    metric, band = policy.decided_by, policy.band
+    metric, band = policy.job.metric, policy.band
     accuracies = [
         ("target_accuracy", policy.target_accuracy),
-        ("mean_accuracy", policy.mean_accuracy),
+        ("mean_accuracy", policy.measured.mean_accuracy),
         *(
             ("converged_accuracy", one.converged_accuracy)
             for one in policy.evidence

@@ -28,6 +28,7 @@ from sqlalchemy import (
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import PolicyFile, job_mismatch, policy_to_dict
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import LARGEST_INTEGER, RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
@@ -121,13 +122,13 @@ def _add_version(
     connection: Connection, policy: TimingPolicy, imported_at: datetime | None = None
 ) -> TimingPolicy:
     """Adds the next version of a workload that is locked, and returns it."""
-    version = _last_version(connection, policy.fingerprint) + 1
+    version = _last_version(connection, policy.job.fingerprint) + 1
     created_at = datetime.fromisoformat(policy.created_at).astimezone(timezone.utc)
-    content = {**asdict(policy), "version": version, "created_at": created_at}
+    content = {**flat(policy), "version": version, "created_at": created_at}
     evidence = content.pop("evidence")
     connection.execute(insert(POLICIES).values(imported_at=imported_at, **content))
     runs = [{"position": position, **run} for position, run in enumerate(evidence)]
-    add_rows(connection, EVIDENCE, runs, fingerprint=policy.fingerprint, version=version)
+    add_rows(connection, EVIDENCE, runs, fingerprint=policy.job.fingerprint, version=version)
     return replace(policy, version=version, created_at=created_at.isoformat())
 
 
@@ -176,24 +177,24 @@ class PolicyRegistry:
         policy_to_dict(replace(policy, version=1))  # it must be possible to export it
 
         def operation(connection: Connection) -> TimingPolicy:
-            if lock_workload(connection, policy.fingerprint) is None:
+            if lock_workload(connection, policy.job.fingerprint) is None:
                 raise PolicyError(
-                    f"workload {policy.fingerprint[:12]} is not in this database; the policies of"
-                    f" a workload can be published once `syncswitch-search run` has searched for"
+                    f"workload {policy.job.fingerprint[:12]} is not in this database; the policies"
+                    f" of a workload can be published once `syncswitch-search run` has searched for"
                     f" it here"
                 )
-            before = _published_by(policy.fingerprint, policy.study)
+            before = _published_by(policy.job.fingerprint, policy.study)
             for _, published in read_policies(connection, before):
                 return published
-            current = _pointed_at(connection, policy.fingerprint, CURRENT)
+            current = _pointed_at(connection, policy.job.fingerprint, CURRENT)
             if replaces not in (None, current):
                 at = "nothing" if current is None else f"version {current}"
                 raise PolicyError(
-                    f"{CURRENT} of workload {policy.fingerprint[:12]} is {at}, not version"
+                    f"{CURRENT} of workload {policy.job.fingerprint[:12]} is {at}, not version"
                     f" {replaces} any more; see `syncswitch-search policy list`"
                 )
             published = _add_version(connection, policy)
-            _point(connection, published.fingerprint, CURRENT, published.version)
+            _point(connection, published.job.fingerprint, CURRENT, published.version)
             return published
 
         return self._database.write(operation)
@@ -429,23 +430,23 @@ def import_policies(database: Database, files: Sequence[PolicyFile]) -> list[Imp
     def operation(connection: Connection) -> list[ImportedPolicy]:
         jobs: dict[str, WorkloadIdentity] = {}
         # In one order, so that two imports cannot wait for each other.
-        for file in sorted(files, key=lambda file: file.policy.fingerprint):
-            row = lock_workload(connection, file.policy.fingerprint)
+        for file in sorted(files, key=lambda file: file.policy.job.fingerprint):
+            row = lock_workload(connection, file.policy.job.fingerprint)
             if row is None:
                 add_workload(connection, file.workload)
             job = file.workload.identity if row is None else registered_workload(row).identity
             mismatch = job_mismatch(file.policy, job)
             if mismatch:
                 raise PolicyError(f"policy file {file.path} was altered: {mismatch}")
-            jobs[file.policy.fingerprint] = job
-        return [_import(connection, file, jobs[file.policy.fingerprint]) for file in files]
+            jobs[file.policy.job.fingerprint] = job
+        return [_import(connection, file, jobs[file.policy.job.fingerprint]) for file in files]
 
     return database.write(operation)
 
 
 def _check_texts(file: PolicyFile) -> None:
     """Refuses texts that are too long for a column, which only PostgreSQL would refuse itself."""
-    values: list[tuple[Table, dict[str, object]]] = [(POLICIES, asdict(file.policy))]
+    values: list[tuple[Table, dict[str, object]]] = [(POLICIES, flat(file.policy))]
     values += [(EVIDENCE, asdict(run)) for run in file.policy.evidence]
     workload = {**asdict(file.workload.identity), "reference": file.workload.reference}
     values.append((WORKLOADS, workload))
@@ -463,7 +464,7 @@ def _check_texts(file: PolicyFile) -> None:
 
 
 def _import(connection: Connection, file: PolicyFile, job: WorkloadIdentity) -> ImportedPolicy:
-    fingerprint = file.policy.fingerprint
+    fingerprint = file.policy.job.fingerprint
     created_at = datetime.fromisoformat(file.policy.created_at).astimezone(timezone.utc)
     query = select(POLICIES).where(
         POLICIES.c.fingerprint == fingerprint,

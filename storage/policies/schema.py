@@ -6,13 +6,13 @@ The models have the fields of the records, with limits on their values.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from syncswitch.storage.records.flat import columns
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
@@ -57,17 +57,14 @@ def _model(name: str, record: type, meaning: str, **types: Any) -> type[BaseMode
 
     `types` are those of fields that have another type here, or that the record lacks.
     """
-    entries = re.findall(r"^        (\w+): ((?:.|\n {12})+)", record.__doc__ or "", re.MULTILINE)
-    meanings = {field: " ".join(text.split()).replace("None", "null") for field, text in entries}
-    content: dict[str, Any] = {
-        field: (
-            kind,
-            Field(
-                *_LATER.get(field, ()), description=meanings.get(field), **_LIMITS.get(field, {})
-            ),
-        )
-        for field, kind in {**get_type_hints(record), **types}.items()
-    }
+    stated = {one.name: one for one in columns(record)}
+    hints = {**{field: one.hint for field, one in stated.items()}, **types}
+    content: dict[str, Any] = {}
+    for field, kind in hints.items():
+        said = stated[field].meaning if field in stated else None
+        told = None if said is None else said.replace("None", "null")
+        limits = _LIMITS.get(field, {})
+        content[field] = kind, Field(*_LATER.get(field, ()), description=told, **limits)
     return create_model(name, __base__=_Content, __doc__=meaning, **content)
 
 

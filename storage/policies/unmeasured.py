@@ -5,14 +5,13 @@ It needs the standard library alone, as training loops of users import it.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 RECORDED = 7
@@ -22,25 +21,13 @@ LEARNT = "learning-"
 """Prefix of the studies of policies that no search found."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """The first switch of a job and what is expected of it, as fields of a policy."""
-
-    switch_percent: float
-    confidence: float
-    kept_share: float
-    delivered_share: float
-    baseline_kept_share: float
-    expected_time: float
-
-
 # What the searcher decides for a single training of a job that can go back to its switch and of
-# which nothing is known. The tests hold the two together. Without a threshold a guard sees little,
-# so the switch is later.
-_OWN = _Expected(6.25, 0.992, 0.823, 0.871, 0.924, 0.3788)
-_OWN_WITHOUT_THRESHOLD = _Expected(12.5, 0.9999, 0.855, 0.862, 0.924, 0.3982)
-_ANY = _Expected(50.0, 0.950, 0.792, 0.892, 0.947, 0.7054)
-_ANY_WITHOUT_THRESHOLD = _Expected(75.0, 0.9999, 0.865, 0.891, 0.947, 0.8351)
+# which nothing is known: the switch, and what is expected. The tests hold the two together. Without
+# a threshold a guard sees little, so the switch is later.
+_OWN = 6.25, Promise(0.992, 0.823, 0.871, 0.924, 0.3788)
+_OWN_WITHOUT_THRESHOLD = 12.5, Promise(0.9999, 0.855, 0.862, 0.924, 0.3982)
+_ANY = 50.0, Promise(0.950, 0.792, 0.892, 0.947, 0.7054)
+_ANY_WITHOUT_THRESHOLD = 75.0, Promise(0.9999, 0.865, 0.891, 0.947, 0.8351)
 
 
 def unmeasured_policy(
@@ -66,32 +53,22 @@ def unmeasured_policy(
     expected = _ANY if threshold else _ANY_WITHOUT_THRESHOLD
     if identity.momentum_after_switch == OWN_MOMENTUM:
         expected = _OWN if threshold else _OWN_WITHOUT_THRESHOLD
-    policy = TimingPolicy(
-        **identity.policy_fields,
-        **asdict(expected),
+    usual, promise = expected
+    is_usual = switch_percent in (None, usual)
+    return TimingPolicy(
+        job=identity.key,
         version=1,
+        switch_percent=usual if switch_percent is None else switch_percent,
         target_accuracy=None,
         threshold=threshold,
-        mean_accuracy=None,
-        training_seconds=None,
-        baseline_seconds=None,
+        measured=Measured(),
+        promise=promise if is_usual else Promise(),
         strategy="adaptive",
         study=f"{LEARNT}{identity.fingerprint[:12]}",
         evidence=(),
         created_at=datetime.now(timezone.utc).isoformat(),
         guarded=True,
         band=Band(None, threshold),
-    )
-    if switch_percent is None or switch_percent == policy.switch_percent:
-        return policy
-    return replace(
-        policy,
-        switch_percent=switch_percent,
-        confidence=None,
-        kept_share=None,
-        delivered_share=None,
-        baseline_kept_share=None,
-        expected_time=None,
     )
 
 
@@ -138,7 +115,10 @@ def unmeasured_text(
     Returns:
         Sentences without the last full stop, and a verb in front that wants a subject.
     """
-    first, second = protocol_text(policy.first_protocol), protocol_text(policy.second_protocol)
+    first, second = (
+        protocol_text(policy.job.first_protocol),
+        protocol_text(policy.job.second_protocol),
+    )
     how = f"switches to {second} at {policy.switch_percent:g} %"
     if policy.switch_percent == 0:
         how = f"uses {second} from the start"
@@ -155,17 +135,15 @@ def unmeasured_text(
 
 def expected_sentences(policy: TimingPolicy) -> str:
     """Says what to expect of a policy whose target nobody has measured; empty if unknown."""
-    delivered, usual, time = (
-        policy.delivered_share,
-        policy.baseline_kept_share,
-        policy.expected_time,
-    )
+    promise = policy.promise
+    delivered, usual = promise.delivered_share, promise.baseline_kept_share
+    time = promise.expected_time
     if delivered is None or usual is None or time is None:
         return ""
-    first = protocol_text(policy.first_protocol)
+    first = protocol_text(policy.job.first_protocol)
     return (
         f"About {100 * delivered:.0f} of 100 jobs like this one should deliver a model"
-        f" {_good_text(policy.threshold, first, policy.decided_by)}, where about"
+        f" {_good_text(policy.threshold, first, policy.job.metric)}, where about"
         f" {100 * usual:.0f} do with {first} alone, in {time:.2f} of its time: that is expected"
         " from other jobs, and not measured on this one."
     )

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from syncswitch.storage.columns import MeasuredJobColumns
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
+from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.guard import Target
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.trials.choice import JobChoice
 from syncswitch.storage.trials.store import TrialStore
@@ -36,45 +37,16 @@ class PolicyVersion(MeasuredJobColumns):
     ]
     target_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
     threshold: Annotated[float, "beta, the accuracy that may be lost; in the metric's unit"]
-    mean_accuracy: Annotated[
-        float | None, "mean accuracy at the switch point; null if no run was made there"
-    ]
-    mean_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
-    training_seconds: Annotated[
-        float | None, "mean training time of a whole run there; null if no run was made"
-    ]
-    baseline_seconds: Annotated[float | None, "the same with the first protocol alone"]
+    mean_value: Annotated[float | None, "mean_accuracy as a value of the metric, in its unit"]
+    measured: Measured
     speed_up: Annotated[float | None, "baseline seconds over training seconds"]
-    speed_up_low: Annotated[
-        float | None, "lower end of its 90 % interval; null if too few runs were timed"
-    ]
-    speed_up_high: Annotated[float | None, "upper end of the interval"]
     evidence_runs: Annotated[int, "number of trials that it rests on"]
     strategy: Annotated[str, "strategy that decided"]
     guarded: Annotated[bool, "whether it was found for guarded trainings, or for the bare switch"]
     keep: Annotated[
         float | None, "share of trainings with the bare switch that has to keep the accuracy"
     ]
-    kept_share: Annotated[
-        float | None,
-        "expected share of trainings with the bare switch that lose at most beta",
-    ]
-    delivered_share: Annotated[
-        float | None, "the same share among the models that guarded trainings deliver"
-    ]
-    baseline_kept_share: Annotated[float | None, "the same share with the first protocol alone"]
-    expected_time: Annotated[
-        float | None,
-        "expected time of a later training over the baseline's, failed switches included",
-    ]
-    confidence: Annotated[
-        float | None,
-        "probability that guarded trainings take less time than the baseline; for the bare switch,"
-        " that enough keep the accuracy",
-    ]
-    reason: Annotated[
-        str | None, "reason why it is the first protocol alone; null if there is none"
-    ]
+    promise: Promise
     study: Annotated[str, "search that found it"]
     created_at: Annotated[datetime, "time of its publication, UTC"]
     imported_at: Annotated[
@@ -88,24 +60,29 @@ def policy_versions(
 ) -> list[PolicyVersion]:
     """Returns the versions of policies, by workload, cluster and version; see `JobChoice`."""
     entries = PolicyRegistry(database).entries(workload=workload or fingerprint)
-    rows = [_row(one) for one in entries if fingerprint in (None, one.policy.fingerprint)]
+    rows = [_row(one) for one in entries if fingerprint in (None, one.policy.job.fingerprint)]
     return sorted(rows, key=lambda row: (row.workload, row.workers, row.fingerprint, row.version))
 
 
 def _row(entry: PolicyEntry) -> PolicyVersion:
-    policy, metric = entry.policy, entry.policy.decided_by
-    target, mean, imported_at = policy.target_accuracy, policy.mean_accuracy, entry.imported_at
-    others: dict[str, Any] = {
-        "simulated_cluster": entry.identity.simulated_cluster,
-        "momentum_after_switch": entry.identity.momentum_after_switch,
-        "aliases": ",".join(entry.aliases),
-        "target_value": None if target is None else metric.value(target),
-        "mean_value": None if mean is None else metric.value(mean),
-        "evidence_runs": len(policy.evidence),
-        "created_at": datetime.fromisoformat(policy.created_at),
-        "imported_at": None if imported_at is None else datetime.fromisoformat(imported_at),
-    }
-    return record_of(PolicyVersion, policy, **others)
+    policy, metric = entry.policy, entry.policy.job.metric
+    target, mean = policy.target_accuracy, policy.measured.mean_accuracy
+    imported_at = entry.imported_at
+    return nested(
+        PolicyVersion,
+        {
+            **flat(policy),
+            "simulated_cluster": entry.identity.simulated_cluster,
+            "momentum_after_switch": entry.identity.momentum_after_switch,
+            "aliases": ",".join(entry.aliases),
+            "target_value": None if target is None else metric.value(target),
+            "mean_value": None if mean is None else metric.value(mean),
+            "evidence_runs": len(policy.evidence),
+            "created_at": datetime.fromisoformat(policy.created_at),
+            "imported_at": None if imported_at is None else datetime.fromisoformat(imported_at),
+            "speed_up": policy.measured.speed_up,
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -171,13 +148,13 @@ def use_facts(database: Database, **choice: Unpack[JobChoice]) -> list[PolicyUse
 
 
 def _facts(use: StoredTrial, policy: TimingPolicy, measured: Target | None) -> PolicyUseFacts:
-    baseline, seconds = policy.baseline_seconds, use.training_seconds
+    baseline, seconds = policy.measured.baseline_seconds, use.training_seconds
     failed, target = use.failed, None if measured is None else measured.accuracy
     others: dict[str, Any] = {
         "accuracy": use.converged_accuracy,
         "value": use.converged_value,
         "target_accuracy": target,
-        "target_value": None if target is None else policy.decided_by.value(target),
+        "target_value": None if target is None else policy.job.metric.value(target),
         "threshold": policy.threshold,
         "kept": is_use_kept(policy, use, measured),
         "failed_percents": ", ".join(f"{one.switch_percent:g}" for one in failed) or None,
@@ -220,12 +197,12 @@ def policy_differences(
 
 
 def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
-    content = {**asdict(policy), "speed_up": policy.speed_up, **asdict(job)}
+    content = {**flat(policy), "speed_up": policy.measured.speed_up, **asdict(job)}
     if policy.band is not None:  # its target and threshold are the policy's
         content["band"] = f"{policy.band.runs} runs, {len(policy.band.curve)} tests"
-    if policy.decided_by.is_less_better:
+    if policy.job.metric.is_less_better:
         # People know only its own values.
-        content = policy.decided_by.with_values(content)
+        content = policy.job.metric.with_values(content)
         del content["target_accuracy"], content["mean_accuracy"]
     content["evidence"] = sorted(
         content["evidence"], key=lambda run: (run["study"], run["trial_number"])

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.metric import Metric, metric_name
 
 LARGEST_INTEGER = 2**31 - 1
@@ -28,6 +29,29 @@ USUAL_PROTOCOLS = "bsp,asp"
 
 OWN_MOMENTUM = "own"
 """The rule of the second protocol with which each worker keeps a momentum of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobKey:
+    """A job by its fingerprint, and what people and tables know it by.
+
+    Attributes:
+        fingerprint: Fingerprint of the workload on its cluster.
+        workload: Name of the workload, for people.
+        workers: n, the size of the cluster.
+        total_worker_steps: W, the length of the job.
+        first_protocol: Protocol before the switch.
+        second_protocol: Protocol after the switch.
+        metric: The metric that its runs are compared by.
+    """
+
+    fingerprint: str
+    workload: str
+    workers: int
+    total_worker_steps: int
+    first_protocol: str
+    second_protocol: str
+    metric: Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +133,7 @@ class WorkloadIdentity:
             first_protocol=protocols[0],
             second_protocol=protocols[1],
             **unknown,
-            **metric.fields,
+            **flat(metric),
         )
 
     @property
@@ -124,17 +148,17 @@ class WorkloadIdentity:
         )
 
     @property
-    def policy_fields(self) -> dict[str, Any]:
-        """The description of the job in a timing policy, by field of `TimingPolicy`."""
-        return {
-            "fingerprint": self.fingerprint,
-            "workload": self.name,
-            "workers": self.workers,
-            "total_worker_steps": self.total_worker_steps,
-            "first_protocol": self.first_protocol,
-            "second_protocol": self.second_protocol,
-            **self.decided_by.fields,
-        }
+    def key(self) -> JobKey:
+        """The job as a timing policy names it."""
+        return JobKey(
+            self.fingerprint,
+            self.name,
+            self.workers,
+            self.total_worker_steps,
+            self.first_protocol,
+            self.second_protocol,
+            self.decided_by,
+        )
 
     @property
     def is_command(self) -> bool:

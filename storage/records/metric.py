@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 ACCURACY_NAME = "accuracy"
 GOALS = ("max", "min")
@@ -38,22 +38,19 @@ class Metric:
         highest: Largest possible value; None for no limit.
     """
 
+    COLUMNS: ClassVar[Mapping[str, str]] = {
+        "name": "metric",
+        "goal": "metric_goal",
+        "unit": "metric_unit",
+        "lowest": "metric_lowest",
+        "highest": "metric_highest",
+    }
+
     name: str = ACCURACY_NAME
     goal: str = "max"
     unit: str | None = None
     lowest: float | None = 0.0
     highest: float | None = 1.0
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of a policy that describe it."""
-        return {
-            "metric": self.name,
-            "metric_goal": self.goal,
-            "metric_unit": self.unit,
-            "metric_lowest": self.lowest,
-            "metric_highest": self.highest,
-        }
 
     @property
     def is_less_better(self) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from datetime import datetime, timezone
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -32,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from syncswitch.storage.columns import kind_of
+from syncswitch.storage.records.flat import columns, nested
 from syncswitch.storage.records.trial import TrialState
 
 TABLE_PREFIX = "syncswitch_"
@@ -135,12 +135,12 @@ _TYPES: dict[type, type[TypeEngine[Any]]] = {
 
 
 def stored(record: type, **others: Column[Any] | TypeEngine[Any] | None) -> Iterator[Column[Any]]:
-    """Makes a column for each field of a record; it may be null if the field may be None.
+    """Makes a column for each one of a record; it may be null if the value may be None.
 
-    `others` has columns or types of fields for which the usual one is not right, and None for those
+    `others` has columns or types where which the usual one is not right, and None for those
     that are stored elsewhere.
     """
-    for name, hint in get_type_hints(record).items():
+    for name, hint, _ in columns(record):
         kind, nullable = kind_of(hint)
         known: Any = _TYPES.get(kind, JSON(none_as_null=nullable))
         if kind is str:
@@ -158,14 +158,14 @@ _Record = TypeVar("_Record")
 
 
 def columns_of(record: type, table: Table) -> list[Column[Any]]:
-    """Returns the columns of a table that are named like the fields of a dataclass."""
-    return [table.c[field.name] for field in fields(record)]
+    """Returns the columns of a table that are named like those of a record."""
+    return [table.c[one.name] for one in columns(record)]
 
 
 def record_of(record: type[_Record], source: object, **others: Any) -> _Record:
-    """Makes a dataclass from what a row, or another object, has under the names of its fields."""
-    names = [field.name for field in fields(record) if field.name not in others]  # type: ignore[arg-type]
-    return record(**{name: getattr(source, name) for name in names}, **others)
+    """Makes a record from what a row, or another object, has under the names of its columns."""
+    names = [one.name for one in columns(record) if one.name not in others]
+    return nested(record, {**{name: getattr(source, name) for name in names}, **others})
 
 
 def add_rows(

@@ -48,7 +48,7 @@ def use_curves(database: Database, fingerprint: str) -> dict[int, tuple[Evaluati
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
     """Sums up how well a version of a policy of this database does."""
-    return use_summary(policy, uses(database, policy.fingerprint))
+    return use_summary(policy, uses(database, policy.job.fingerprint))
 
 
 def _add(connection: Connection, use: PolicyUse) -> bool:

@@ -119,7 +119,9 @@ def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary
         alarms=sum(use.guard == "alarmed" for use in counted),
         kept_after_alarm=sum(use.guard == "alarmed" for use in kept) if is_judged else None,
         mean_training_seconds=mean,
-        speed_up=policy.baseline_seconds / mean if policy.baseline_seconds and mean else None,
+        speed_up=policy.measured.baseline_seconds / mean
+        if policy.measured.baseline_seconds and mean
+        else None,
         last_ended_at=max((use.ended_at for use in counted if use.ended_at), default=None),
         drift=drift_of([*before, *switches_kept(policy, counted, target)]),
     )

@@ -7,16 +7,18 @@ from typing import Any
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY, SEARCH
 
 
 def policy_of(identity: WorkloadIdentity, **changes: Any) -> TimingPolicy:
     """A policy of this job."""
     study = f"search-{identity.fingerprint[:8]}"
-    return replace(POLICY, **{**identity.policy_fields, "study": study, **changes})
+    return changed(POLICY, **{**flat(identity.key), "study": study, **changes})
 
 
 def published(
@@ -24,7 +26,7 @@ def published(
 ) -> TimingPolicy:
     """Puts it into a database; returns it with its version."""
     policy = policy_of(identity, **changes)
-    search = replace(SEARCH, study=policy.study, fingerprint=policy.fingerprint)
+    search = replace(SEARCH, study=policy.study, fingerprint=policy.job.fingerprint)
     with open_database(url, create=True) as database:
         TrialStore(database).register(identity, reference, search)
         return PolicyRegistry(database).publish(policy)

@@ -52,7 +52,7 @@ def test_it_finds_saves_and_returns_what_the_command_line_finds(
     usual = {"strategy": "paper", "storage": url, "mlflow": mlflow_uri}
     policy = search("own", trainer="command", trainer_options=command, **usual, **options)
     assert policy.switch_percent == 25
-    assert (policy.workload, policy.version, policy.strategy) == ("own", 1, "paper")
+    assert (policy.job.workload, policy.version, policy.strategy) == ("own", 1, "paper")
     with open_database(url, create=False) as database:
         assert PolicyRegistry(database).policies() == [policy]
     arguments = [f"--{name.replace('_', '-')}={value}" for name, value in command.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -41,12 +41,14 @@ from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unmeasured import unmeasured_policy
 from syncswitch.storage.queries.policies import use_facts
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, GuardOutcome
 from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.uses.store import record_use, uses, uses_of
 from syncswitch.storage.uses.summary import UseSummary
+from tests.records import changed
 from tests.searcher.policies import published
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, sent_back, use_of
 from tests.warm_program import at_once
@@ -222,7 +224,7 @@ def test_from_nothing_to_a_policy(url: str) -> None:
     assert plans[0].band == Band(None, 0.01)
     (first,) = versions(url)
     assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
-    assert first.reason == "no run with a switch was made so far"
+    assert first.promise.reason == "no run with a switch was made so far"
     while len(versions(url)) == 1:
         plans.append(make_run(url))
         assert len(plans) < 15
@@ -230,8 +232,8 @@ def test_from_nothing_to_a_policy(url: str) -> None:
     assert all(plan.band is not None and plan.band.curve for plan in plans[1:])
     answer = versions(url)[-1]
     assert (answer.switch_percent, answer.version) == (GOOD_FROM_PERCENT, 2)
-    assert answer.confidence is not None
-    assert answer.confidence >= 0.7
+    assert answer.promise.confidence is not None
+    assert answer.promise.confidence >= 0.7
     later = [make_run(url).switch_percent for _ in range(6)]
     assert set(later) == {GOOD_FROM_PERCENT}
     assert len(versions(url)) == 2
@@ -277,7 +279,7 @@ def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
     guard = GuardOutcome(held_percent, () if held_percent == 12.5 else failed.failed)
     made = replace(trained(planned), guard=guard)
     record(url, first_of(url, made, planned.begins_from), made)
-    first = next(one for one in versions(url) if one.fingerprint == IDENTITY.fingerprint)
+    first = next(one for one in versions(url) if one.job.fingerprint == IDENTITY.fingerprint)
     assert first.switch_percent == held_percent
     assert first.target_accuracy == POLICY.target_accuracy
     assert first.evidence == ()
@@ -413,19 +415,19 @@ def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
     database: Database, policy: TimingPolicy
 ) -> None:
     registry = PolicyRegistry(database)
-    registry.set_alias(policy.fingerprint, "pinned", 1)
+    registry.set_alias(policy.job.fingerprint, "pinned", 1)
     record_uses(database, policy, [True, False, False, False])
     revised = revise(database, policy)
     assert revised is not None
     found, new = revised
     assert (new.version, new.switch_percent) == (2, found.answer.switch_percent)
     assert new.switch_percent > 12.5
-    assert new.reason == found.why
+    assert new.promise.reason == found.why
     assert found.why.startswith("3 of 4 switches failed with version 1, and a later switch is")
     assert new.evidence == policy.evidence
     assert new.band is not None
     assert new.band.curve == BAND.curve
-    assert registry.aliases(policy.fingerprint) == {"current": 2, "pinned": 1}
+    assert registry.aliases(policy.job.fingerprint) == {"current": 2, "pinned": 1}
     # It was revised, and its successor has not been used yet.
     assert revise(database, policy) is None
     assert revise(database, new) is None
@@ -460,7 +462,7 @@ def test_whoever_moved_current_meanwhile_is_obeyed(
     with pytest.raises(PolicyError, match="is version 2, not version 1 any more"):
         registry.publish(job.draft(found), replaces=policy.version)
     assert revise(database, policy) is None
-    assert registry.aliases(policy.fingerprint) == {"current": other.version}
+    assert registry.aliases(policy.job.fingerprint) == {"current": other.version}
 
 
 def test_runners_at_the_same_moment_publish_one_version(
@@ -533,8 +535,8 @@ def test_a_file_is_held_against_what_its_runs_make_believe(database: Database) -
 def test_other_jobs_are_read_only_where_what_they_show_is_needed(
     database: Database, policy: TimingPolicy
 ) -> None:
-    others = [published(database.url, replace(IDENTITY, workers=n)).fingerprint for n in (2, 8)]
-    known = [policy.fingerprint, *others]
+    others = [published(database.url, replace(IDENTITY, workers=n)).job.fingerprint for n in (2, 8)]
+    known = [policy.job.fingerprint, *others]
     asked: list[str] = []
 
     def note(_: object, __: object, ___: object, values: object, *____: object) -> None:
@@ -544,7 +546,7 @@ def test_other_jobs_are_read_only_where_what_they_show_is_needed(
     try:
         assert band(database, policy) is not None
         assert after_use(database, policy) == []
-        assert set(asked) == {policy.fingerprint}
+        assert set(asked) == {policy.job.fingerprint}
         next_run(database, IDENTITY, 30)
         assert set(asked) == set(known)
         # And once, however often the job is copied meanwhile.
@@ -602,14 +604,18 @@ def test_the_first_training_takes_the_gain_and_claims_no_target(url: str) -> Non
         assert plan.band == Band(None, 0.01)
         assert plan.expected is not None
         assert plan.expected.target_accuracy is None
-        assert plan.expected.kept_share is not None
+        assert plan.expected.promise.kept_share is not None
     (first,) = versions(url)
     assert (first.switch_percent, first.target_accuracy, first.band) == (
         6.25,
         None,
         Band(None, 0.01),
     )
-    assert (first.mean_accuracy, first.baseline_seconds, first.reason) == (0.9, None, None)
+    assert (
+        first.measured.mean_accuracy,
+        first.measured.baseline_seconds,
+        first.promise.reason,
+    ) == (0.9, None, None)
     with open_database(url, create=False) as database:
         assert uses_of(database, first).kept is None
         assert [one.kept for one in use_facts(database)] == [None] * 4
@@ -627,7 +633,10 @@ def test_many_trainings_buy_a_run_of_the_first_protocol_alone_and_then_all_are_j
     ]
     first, second = versions(url)
     assert (first.target_accuracy, second.target_accuracy) == (None, 0.902)
-    assert (second.switch_percent, second.baseline_seconds) == (6.25, RECORD.training_seconds)
+    assert (second.switch_percent, second.measured.baseline_seconds) == (
+        6.25,
+        RECORD.training_seconds,
+    )
     assert second.band is not None
     assert (second.band.target_accuracy, second.band.runs) == (0.902, 1)
     with open_database(url, create=False) as database:
@@ -657,15 +666,15 @@ def test_a_training_without_a_searcher_begins_where_the_searcher_would(
     assert planned.expected is not None
     assert stated.switch_percent == planned.switch_percent
     assert (stated.band, stated.target_accuracy) == (planned.band, None)
-    for name, value in asdict(planned.expected).items():
+    for name, value in flat(planned.expected).items():
         if isinstance(value, float):
-            assert getattr(stated, name) == pytest.approx(value, abs=0.001), name
+            assert flat(stated)[name] == pytest.approx(value, abs=0.001), name
 
 
 def test_switch_points_that_are_one_step_of_the_job_count_as_one(url: str) -> None:
-    policy = replace(published(url), total_worker_steps=12, switch_percent=12.5)  # rounds of 4
+    policy = changed(published(url), total_worker_steps=12, switch_percent=12.5)  # rounds of 4
     job = UsedJob(policy, ())
-    step_of = steps_of(policy)
+    step_of = steps_of(policy.job)
     assert step_of(12.5) == step_of(25.0)
     grid = job.strategy().grid()
     assert len(set(map(step_of, grid))) == len(grid)

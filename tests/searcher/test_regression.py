@@ -40,14 +40,14 @@ def test_a_job_with_less_of_its_metric_better_is_searched_to_its_policy(
     found = search(
         workload, trainer="simulated", workers=2, storage=url, threshold=0.05, settings=2
     )
-    assert found.decided_by == metric
+    assert found.job.metric == metric
     # It learns the job all but exactly, and so needs no BSP.
     assert -0.05 < found.target_accuracy < 0
     assert found.switch_percent == 0.0
     assert {run.diverged for run in found.evidence} == {False}
     text = policy_text(found, GENERATED)
     assert f"up to 0.05{said} more is accepted" in text
-    value = metric.text(found.mean_accuracy)
+    value = metric.text(found.measured.mean_accuracy)
     assert value.endswith(said)
     assert not value.startswith("-")
     assert f"a {metric.name} of {value}" in text
@@ -102,12 +102,14 @@ def test_metrics_of_any_direction_and_range_decide(
         settings=1,
         runs=1,
     )
-    assert found.decided_by == metric
+    assert found.job.metric == metric
     assert found.switch_percent == 50.0
-    said = f"It reached {metric.with_article} of {metric.text(found.mean_accuracy)} (1 run)"
+    said = (
+        f"It reached {metric.with_article} of {metric.text(found.measured.mean_accuracy)} (1 run)"
+    )
     assert said in policy_text(found, GENERATED)
-    tests = evaluations(url, fingerprint=found.fingerprint)
-    assert load_report(url, found.fingerprint).answer == found
+    tests = evaluations(url, fingerprint=found.job.fingerprint)
+    assert load_report(url, found.job.fingerprint).answer == found
     first, last = tests["value"].iloc[0], tests["value"].iloc[-1]
     assert (last < first) == (metric.goal == "min")
     measured = [json.loads(one) for one in tests["further"].dropna()]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from dataclasses import replace
 
 import pytest
 
 from syncswitch.searcher.speed_up import SpeedUp, mean, measured_speed_up, speed_up_of
+from tests.records import changed
 from tests.storage.conftest import POLICY
 
 
@@ -70,10 +70,10 @@ def test_load_that_differed_between_switch_points_counts() -> None:
 
 
 def test_a_policy_says_what_it_was_measured_to_gain() -> None:
-    stated = replace(POLICY, speed_up_low=1.5, speed_up_high=2.5)
+    stated = changed(POLICY, speed_up_low=1.5, speed_up_high=2.5)
     assert speed_up_of(stated, 8.0) == SpeedUp(2.0, 1.5, 2.5)
     assert speed_up_of(POLICY) == SpeedUp(2.0)
-    unmeasured = replace(POLICY, baseline_seconds=None)
+    unmeasured = changed(POLICY, baseline_seconds=None)
     assert speed_up_of(unmeasured) is None
     assert speed_up_of(unmeasured, 8.0) == SpeedUp(8 / 3)
 

@@ -15,7 +15,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import SearchInfo
-from syncswitch.storage.records.policy import Evidence, PolicyUse, TimingPolicy, whole_use
+from syncswitch.storage.records.policy import Evidence, Measured, PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from tests.conftest import make_database
@@ -71,14 +71,12 @@ RECORD = TrialRecord(
 )
 
 POLICY = TimingPolicy(
-    **IDENTITY.policy_fields,
+    job=IDENTITY.key,
     version=1,
     switch_percent=12.5,
     target_accuracy=0.9,
     threshold=0.01,
-    mean_accuracy=0.895,
-    training_seconds=3.0,
-    baseline_seconds=6.0,
+    measured=Measured(0.895, 3.0, 6.0),
     strategy="adaptive",
     study="digits-1",
     evidence=(

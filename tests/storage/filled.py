@@ -21,6 +21,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.importing import import_runs as import_table
 from syncswitch.storage.importing import read_table
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions, SearchInfo
 from syncswitch.storage.records.metric import Metric
@@ -48,7 +49,7 @@ CONDITIONS = RunConditions(
 )
 REGRET = Metric("regret", "min", "EUR", None, None)
 """What the disturbed search is decided by."""
-REGRET_FIELDS = {name: value for name, value in REGRET.fields.items() if name != "metric"}
+REGRET_FIELDS = {name: value for name, value in flat(REGRET).items() if name != "metric"}
 EVENTS = (
     RunEvent("detected", 400, 6.25, "worker 1: 2.1 worker-steps/s, median 9.8", worker=1),
     RunEvent("removed", 400, 6.25, "elastic: 3 of 4 workers go on", worker=1, seconds=0.125),
@@ -62,7 +63,7 @@ def fill_all(database: Database, folder: Path) -> None:
     store = TrialStore(database)
     store.register(IDENTITY, "digits", SEARCH)
     registry = PolicyRegistry(database)
-    registry.set_alias(registry.policies()[0].fingerprint, "tried", 2)
+    registry.set_alias(registry.policies()[0].job.fingerprint, "tried", 2)
     curve = (
         Evaluation(250, 0.75, 0.5, math.inf),
         Evaluation(500, 1.5, 0.8, math.nan),

@@ -22,6 +22,7 @@ from syncswitch.storage.records.job import (
 )
 from syncswitch.storage.records.metric import WORST, Metric, metric_name
 from tests.identities import GENERATED, UNRECORDED
+from tests.records import changed
 from tests.storage.conftest import POLICY
 
 IMPORTED = replace(
@@ -192,12 +193,12 @@ def test_a_metric_is_called_by_its_class(description: str | None, name: str) -> 
 
 
 def test_a_policy_for_guarded_trainings_warns_of_the_bare_switch() -> None:
-    guarded = replace(POLICY, guarded=True, kept_share=0.86)
+    guarded = changed(POLICY, guarded=True, kept_share=0.86)
     assert guarded.bare_warning == (
         "this policy was found for guarded trainings: with the bare switch about 86 of 100 runs"
         " keep the accuracy; for a careful one, search with: syncswitch-search run --no-guard"
     )
-    assert "switch fewer runs keep" in (replace(guarded, kept_share=None).bare_warning or "")
+    assert "switch fewer runs keep" in (changed(guarded, kept_share=None).bare_warning or "")
     for fine in (POLICY, replace(guarded, switch_percent=100.0)):
         assert fine.bare_warning is None
 

@@ -22,6 +22,7 @@ from syncswitch.storage.records.job import OWN_MOMENTUM, RegisteredWorkload
 from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.loop_switch import LoopSwitch
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 
 W = 1000
@@ -41,7 +42,7 @@ def written(path: Path, momentum_after_switch: str | None = None, workers: int =
         IDENTITY, total_worker_steps=W, workers=workers, momentum_after_switch=momentum_after_switch
     )
     band, fingerprint = Band(0.9, 0.01, 3, CURVE), identity.fingerprint
-    policy = replace(POLICY, fingerprint=fingerprint, workers=workers, band=band)
+    policy = changed(POLICY, fingerprint=fingerprint, workers=workers, band=band)
     write_policy(path, policy, RegisteredWorkload(identity, "digits"))
     return path
 
@@ -83,7 +84,7 @@ def test_a_good_switch_is_made_once_and_counted_in_the_database(path: Path, tmp_
     with open_database(f"sqlite:///{tmp_path}/uses.db", create=True) as database:
         import_policies(database, [read_policy_file(path)])
         assert take_in(database, spool) == TakenIn(recorded=1)
-        (use,) = uses(database, read_policy_file(path).policy.fingerprint)
+        (use,) = uses(database, read_policy_file(path).policy.job.fingerprint)
     assert (use.switch_percent, use.seed, use.guard) == (12.5, 7, "quiet")
     assert use.converged_accuracy == pytest.approx(0.9)
 

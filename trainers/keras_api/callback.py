@@ -148,22 +148,22 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             )
         elif not isinstance(policy, TimingPolicy):
             policy = read_policy_file(policy).policy
-        self.workers = policy.workers if workers is None else workers
+        self.workers = policy.job.workers if workers is None else workers
         _check_whole("workers", self.workers, 1)
         rounds = (
-            round_worker_steps(policy.first_protocol, self.workers),
-            round_worker_steps(policy.second_protocol, self.workers),
+            round_worker_steps(policy.job.first_protocol, self.workers),
+            round_worker_steps(policy.job.second_protocol, self.workers),
         )
-        self.total_worker_steps = policy.total_worker_steps
+        self.total_worker_steps = policy.job.total_worker_steps
         self.switch_worker_step = percent_to_worker_steps(
-            policy.switch_percent, policy.total_worker_steps, rounds[0]
+            policy.switch_percent, policy.job.total_worker_steps, rounds[0]
         )
         _check_whole("initial_worker_step", initial_worker_step, 0)
         self.worker_step = initial_worker_step
         self._steps_per_batch = worker_steps_per_batch or rounds
         for steps in self._steps_per_batch:
             _check_whole("worker_steps_per_batch", steps, 1)
-        self._protocols = (policy.first_protocol, policy.second_protocol)
+        self._protocols = (policy.job.first_protocol, policy.job.second_protocol)
         self._scales = rounds if scale_learning_rate else (1, 1)
         self._at_switch = at_switch
         self._stop_at_switch = stop_at_switch
@@ -173,7 +173,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._scale = 1
         self.alarm: str | None = None
         band = policy.band or Band(policy.target_accuracy, policy.threshold)
-        self._metric = policy.decided_by
+        self._metric = policy.job.metric
         # Nobody knows what the program's learning rate does.
         watching = Guard(band, self.total_worker_steps, self._metric, decays=None)
         self._guard = watching if guard else None

@@ -97,13 +97,13 @@ def fit(
         content = read_policy_file(policy)
         policy, known = content.policy, content.workload.identity
     if workers is None:
-        workers = USUAL_WORKERS if policy is None else policy.workers
+        workers = USUAL_WORKERS if policy is None else policy.job.workers
     if workers < 1:
         raise UserError(f"workers is {workers}: give a whole number of 1 or more")
     if not hasattr(model, "set_weights"):
         raise WorkloadError("the model is not compiled; call its compile() before")
     if epochs is None and policy is not None:
-        job["total_worker_steps"] = policy.total_worker_steps
+        job["total_worker_steps"] = policy.job.total_worker_steps
     elif epochs is None and "total_worker_steps" not in job:
         raise UserError("nothing says how long to train: give epochs, or a policy")
     workload = from_compiled(
@@ -121,7 +121,7 @@ def fit(
     )
     pair = parse_pair(USUAL_PROTOCOLS)
     if policy is not None:
-        pair = policy.first_protocol, policy.second_protocol
+        pair = policy.job.first_protocol, policy.job.second_protocol
     identity = workload_identity(workload, workers, *pair)
     if policy is None:
         policy = unmeasured_policy(identity, switch_at)
@@ -154,7 +154,7 @@ def fit(
 
 def band_for(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity) -> Band | None:
     """Returns the policy's band, if any, if the job it was found for is mine, as far as known."""
-    of_policy = (policy.total_worker_steps, policy.workers)
+    of_policy = (policy.job.total_worker_steps, policy.job.workers)
     is_same = of_policy == (mine.total_worker_steps, mine.workers) and all(
         getattr(known, name) == getattr(mine, name) for name in ("model", "batch_size", "metric")
     )

@@ -49,7 +49,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
         "search": {
             "study": policy.study,
             "strategy": policy.strategy,
-            "confidence": policy.confidence,
+            "confidence": policy.promise.confidence,
             "threshold_is_measured": bool(result.threshold_runs),
             "cost_bsp_multiples": cost.bsp_multiples,
             "cost_is_estimated": cost.baseline_is_estimated,
@@ -68,7 +68,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
         ],
         **({"pairs": pairs_as_json(pairs)} if pairs else {}),
     }
-    return policy.decided_by.document(document)
+    return policy.job.metric.document(document)
 
 
 def print_result(
@@ -84,7 +84,7 @@ def print_result(
     print_rows([_cells(switch_point, cost, policy) for switch_point in result.switch_points])
     echo()
     print_text(policy_text(policy, identity, cost.baseline_seconds))
-    metric, first = policy.decided_by, protocol_text(policy.first_protocol)
+    metric, first = policy.job.metric, protocol_text(policy.job.first_protocol)
     target = target_of(policy, ())
     if result.threshold_runs:
         print_text(sentence(measured_threshold_text(policy.threshold, metric, first)))
@@ -96,12 +96,12 @@ def print_result(
 
 
 def _cells(switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPolicy) -> Row:
-    summary, first_protocol = switch_point.summary, policy.first_protocol
+    summary, first_protocol = switch_point.summary, policy.job.first_protocol
     is_baseline = summary.switch_percent == 100
     spread = summary.standard_deviation
     seconds, baseline = switch_point.training_seconds, cost.baseline_seconds
     share = None if seconds is None or not baseline else seconds / baseline
-    metric = policy.decided_by
+    metric = policy.job.metric
     accuracy = accuracy_text(summary.mean_accuracy, metric)
     if summary.diverged_runs:
         accuracy = f"{summary.diverged_runs} diverged"
@@ -127,7 +127,7 @@ def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
     if cost.speculative_runs:
         runs = counted(cost.speculative_runs, "speculative run")
         early = f", {runs} included"
-    trainings = trainings_text(cost.bsp_multiples, policy.first_protocol)
+    trainings = trainings_text(cost.bsp_multiples, policy.job.first_protocol)
     return f"Search cost: {about}{trainings}{note}{early}."
 
 

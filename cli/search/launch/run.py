@@ -312,7 +312,7 @@ def run(
     making: LoopOptions = {"checkpoints": checkpoints, "tensorboard": tensorboard}
     found, current = _searched(planned, storage_url, jobs, mlflow, making)
     policy = found.best.policy
-    plan, job = next(one for one in planned if one[1].identity.fingerprint == policy.fingerprint)
+    plan, job = next(one for one in planned if one[1].identity.key == policy.job)
     if as_json:
         print_json(result_as_json(found.best, found.pairs))
     else:
@@ -361,7 +361,7 @@ def _searched(
             found = PairsResult((), result)
         else:
             found = search_pairs(database, pairs, say=announce, **options)
-        aliases = PolicyRegistry(database).aliases(found.best.policy.fingerprint)
+        aliases = PolicyRegistry(database).aliases(found.best.policy.job.fingerprint)
         return found, aliases.get(CURRENT)
 
 

@@ -264,11 +264,13 @@ def _rows(sweep: Sweep) -> Iterator[tuple[SweptJob, EvaluatedSwitchPoint, SpeedU
 def _policies_at(sweep: Sweep, job: SweptJob, percent: float) -> list[str]:
     """The names of the policies that switch there, the job's own policy last."""
     names = [
-        f"{one.workload}@{one.version}" for one in sweep.policies if one.switch_percent == percent
+        f"{one.job.workload}@{one.version}"
+        for one in sweep.policies
+        if one.switch_percent == percent
     ]
     own = job.own_policy
     if own is not None and own.switch_percent == percent:
-        names.append(f"{own.workload}@{own.version} (its own)")
+        names.append(f"{own.job.workload}@{own.version} (its own)")
     return names
 
 
@@ -276,9 +278,9 @@ def _verdict(sweep: Sweep, number: int, policy: TimingPolicy) -> str:
     """Whether a policy keeps a job's accuracy, how much time it saves, and its own policy would."""
     job = sweep.jobs[number]
     point, identity, metric = job.at(policy.switch_percent), job.identity, job.identity.decided_by
-    what = f"{policy.workload}@{policy.version}"
+    what = f"{policy.job.workload}@{policy.version}"
     if not identity.is_command:
-        what += f", found on {counted(policy.workers, 'worker')},"
+        what += f", found on {counted(policy.job.workers, 'worker')},"
     name = dataclasses.replace(identity, name=job.reference or identity.name).sized_name
     assert point is not None  # a sweep trains at the points of its policies
     keeps = sweep.keeps_accuracy(point)

@@ -42,6 +42,7 @@ from syncswitch.searcher.strategies.observation import (
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import OWN_MOMENTUM
+from syncswitch.storage.records.policy import Promise
 
 if TYPE_CHECKING:
     from syncswitch.searcher.strategies.adaptive.guesses import Floats, Prior
@@ -550,12 +551,14 @@ class Assessment:
         return Decided(
             switch_percent=self._grid[index],
             target_accuracy=outlook.belief.target_accuracy,
-            confidence=float(self._likely[index]) if index < self._last else None,
-            kept_share=float(outlook.kept_shares[index]),
-            delivered_share=float(outlook.delivered_shares[index]),
-            baseline_kept_share=float(outlook.kept_shares[-1]),
-            expected_time=float(outlook.times[index]),
-            reason=self._reason() if index == self._last else None,
+            promise=Promise(
+                confidence=float(self._likely[index]) if index < self._last else None,
+                kept_share=float(outlook.kept_shares[index]),
+                delivered_share=float(outlook.delivered_shares[index]),
+                baseline_kept_share=float(outlook.kept_shares[-1]),
+                expected_time=float(outlook.times[index]),
+                reason=self._reason() if index == self._last else None,
+            ),
         )
 
     def _reason(self) -> str:

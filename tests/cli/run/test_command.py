@@ -127,9 +127,9 @@ def test_the_policy_comes_from_the_database(
     policy = published(sqlite_url, identity, "job", **FOUND)
     assert run.answer()["switch_percent"] == 50
     with open_database(sqlite_url, create=False) as database:
-        (use,) = uses(database, policy.fingerprint)
+        (use,) = uses(database, policy.job.fingerprint)
     assert (use.kind, use.policy_version, use.guard, use.seed) == ("use", 1, "quiet", 0)
-    assert run.answer("--workers", "1")["fingerprint"] == policy.fingerprint
+    assert run.answer("--workers", "1")["fingerprint"] == policy.job.fingerprint
     for words in (("--workers", "2"), ("--total-steps", "200")):
         done = run(*words, "--no-learn")
         assert done.exit_code == 2
@@ -158,7 +158,7 @@ def test_it_learns_from_nothing_at_the_price_that_its_failures_have(
     assert all(report["reaches_target"] for report in reports)
     with open_database(sqlite_url, create=False) as database:
         (policy,) = PolicyRegistry(database).lookup(str(reports[0]["fingerprint"]), alias="current")
-        known = uses(database, policy.fingerprint)
+        known = uses(database, policy.job.fingerprint)
         assert [use.seed for use in known] == [0, 1, 2, 3]
         has_failed = any(use.failed for use in known)
         assert used_job(database, policy).goes_back == (resumes or not has_failed)

@@ -166,9 +166,9 @@ def test_no_policy_is_published_that_its_own_figures_condemn(
     with open_database(sqlite_url, create=False) as database:
         versions = [entry.policy for entry in PolicyRegistry(database).entries()]
     for policy in versions:
-        assert policy.delivered_share is not None
-        assert policy.baseline_kept_share is not None
-        assert policy.delivered_share >= policy.baseline_kept_share - 0.05
+        assert policy.promise.delivered_share is not None
+        assert policy.promise.baseline_kept_share is not None
+        assert policy.promise.delivered_share >= policy.promise.baseline_kept_share - 0.05
     newest = max(versions, key=lambda one: one.version)
     assert newest.switch_percent >= 75
     assert all(use["kept"] for use in used(sqlite_url)[-3:])

@@ -21,9 +21,10 @@ from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecor
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
 from syncswitch.storage.uses.summary import target_of
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
 
-PROMISED = replace(POLICY, kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95)
+PROMISED = changed(POLICY, kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95)
 
 
 def training(
@@ -55,7 +56,7 @@ def test_of_a_run_that_lost_too_much_it_says_how_often_that_happens(
     words: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    policy = replace(PROMISED, **changes)
+    policy = changed(PROMISED, **changes)
     said = said_of(training(policy, replace(RECORD, guard=guard)), capsys)
     is_lost = policy.target_accuracy == 0.95
     lost = "NOT within 0.01 of the target 0.9500"
@@ -168,8 +169,8 @@ UNEVEN = replace(
 @pytest.mark.parametrize(
     ("done", "words"),
     [
-        (training(replace(POLICY, baseline_seconds=3.1)), "about as long as BSP alone in the sear"),
-        (training(replace(POLICY, baseline_seconds=6.0)), "2.00 times as fast as BSP alone in the"),
+        (training(changed(POLICY, baseline_seconds=3.1)), "about as long as BSP alone in the sear"),
+        (training(changed(POLICY, baseline_seconds=6.0)), "2.00 times as fast as BSP alone in the"),
         (training(None, UNEVEN), f"about as long as {ESTIMATED} ("),
         (training(POLICY, alone=(3.2,)), "about as long as BSP alone in 1 recorded run (3.2 s); "),
         (training(POLICY, alone=(6.0,)), "2.00 times as fast as BSP alone in 1 recorded run (6.0"),

@@ -15,6 +15,7 @@ from searches import policies_of, trials_of
 
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.flat import flat
 from tests.processes import until
 from tests.warm_program import WarmProcess
 
@@ -61,7 +62,7 @@ def test_three_jobs_find_what_one_finds_and_say_so(
     assert shared.returncode == 0, err
     (policy,), (expected,) = policies_of(url), policies_of(sqlite_url)
     for name in ("switch_percent", "target_accuracy", "mean_accuracy", "training_seconds"):
-        assert getattr(policy, name) == getattr(expected, name)
+        assert flat(policy)[name] == flat(expected)[name]
     runs = [(run.switch_percent, run.replicate) for run in policy.evidence]
     assert runs == [(run.switch_percent, run.replicate) for run in expected.evidence]
     rows = trials_of(url)

@@ -75,9 +75,9 @@ def check_same(mlflow_uri: str, url: str) -> None:
             known = [(one.worker_step, getattr(one, name)) for one in curve]
             assert sorted((point.step, point.value) for point in points) == known
     for entry in entries:
-        policy, workload = entry.policy, workloads[entry.policy.fingerprint]
+        policy, workload = entry.policy, workloads[entry.policy.job.fingerprint]
         assert workload is not None
-        name = f"syncswitch-{policy.workload}-{policy.fingerprint[:8]}"
+        name = f"syncswitch-{policy.job.workload}-{policy.job.fingerprint[:8]}"
         version = client.get_model_version(name, str(policy.version))
         assert tuple(sorted(version.aliases)) == entry.aliases
         assert version.run_id == runs[f"search {policy.study}"].info.run_id

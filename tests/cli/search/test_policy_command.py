@@ -12,6 +12,7 @@ from command_line import LEAST, QUICK, Invoke, database_file, elsewhere, error_l
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import read_policy_file, write_policy
 from syncswitch.storage.queries.search_costs import study_costs
+from tests.records import changed
 from tests.searcher.policies import published
 from tests.storage.conftest import IDENTITY
 
@@ -71,7 +72,7 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
     assert invoke.answer("policy", "list") == listed
     invoke.succeeds("policy", "alias", "generated", "pinned", "1", "--workers", "4")
     invoke.succeeds("policy", "export", listed[0]["fingerprint"], "-o", str(path))
-    assert read_policy_file(path).policy.workers == listed[0]["workers"]
+    assert read_policy_file(path).policy.job.workers == listed[0]["workers"]
     # What is only shown may be guessed, and that is said.
     for command in (["lookup"], ["show"]):
         result = invoke("policy", *command, "generated", "--json")
@@ -162,7 +163,7 @@ def test_show_says_how_sure_a_policy_is(invoke: Invoke, tmp_path: Path) -> None:
     file, found = tmp_path / "policy.json", read_policy_file(GOLDEN)
     for confidence, shown in ((None, []), (0.97, ["confidence   97 %"])):
         storage = ["--storage", f"sqlite:///{tmp_path}/{confidence}.db"]
-        write_policy(file, replace(found.policy, confidence=confidence), found.workload)
+        write_policy(file, changed(found.policy, confidence=confidence), found.workload)
         invoke("policy", "import", str(file), *storage)
         lines = invoke("policy", "show", "digits", *storage).stdout.splitlines()
         assert [line for line in lines if line.startswith("confidence")] == shown

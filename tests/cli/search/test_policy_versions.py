@@ -78,8 +78,8 @@ def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path
     assert not content["is_equal"]
     differences = {one["field"]: (one["before"], one["after"]) for one in content["differences"]}
     assert list(differences) == [
-        *("switch_percent", "target_accuracy", "mean_accuracy", "training_seconds", "study"),
-        *("evidence", "speed_up_low", "speed_up_high", "band", "speed_up"),
+        *("switch_percent", "target_accuracy", "mean_accuracy", "training_seconds"),
+        *("speed_up_low", "speed_up_high", "study", "evidence", "band", "speed_up"),
     ]
     assert differences["switch_percent"] == (12.5, 25.0)
     assert [len(runs) for runs in differences["evidence"]] == [8, 3]

@@ -14,6 +14,7 @@ from syncswitch.searcher.forecast import RestOfSearch
 from syncswitch.searcher.status import RunStatus, SearchStatus, SwitchPointStatus
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric
+from tests.records import changed
 from tests.storage.conftest import POLICY
 
 RUN = RunStatus(
@@ -119,17 +120,17 @@ SHARES = {"kept_share": 0.93, "baseline_kept_share": 0.954}
         ({"state": "stopped", "in_flight": STALE}, 1, "adaptive, stopped: 8 runs, "),
         ({"finished_runs": 1}, 1, "adaptive, running: 1 run, "),
         (
-            {"policy": replace(POLICY, version=2, confidence=0.976)},
+            {"policy": changed(POLICY, version=2, confidence=0.976)},
             2,
             "switch at 12.5 %, version 2; 98 % sure",
         ),
         (
-            {"policy": replace(POLICY, version=2, **SHARES)},  # type: ignore[arg-type]
+            {"policy": changed(POLICY, version=2, **SHARES)},
             2,
             "switch at 12.5 %, version 2; kept in about 93 of 100 runs (95 with BSP alone)",
         ),
         (
-            {"policy": replace(POLICY, switch_percent=100.0, reason="no switch saves time")},
+            {"policy": changed(POLICY, switch_percent=100.0, reason="no switch saves time")},
             2,
             "switch at 100 %, version 1; no switch saves time",
         ),

@@ -45,7 +45,7 @@ def used(policy: TimingPolicy, url: str) -> TimingPolicy:
 
 
 def test_a_policy_says_how_it_has_done(used: TimingPolicy, invoke: Invoke) -> None:
-    gain = used.baseline_seconds / used.training_seconds
+    gain = used.measured.baseline_seconds / used.measured.training_seconds
     words = f"Used 3 times, 2 kept, {gain:.2f} times as fast; the guard went back once."
     for command in ("lookup", "show"):
         result = invoke("policy", command, "generated")
@@ -68,7 +68,7 @@ def test_the_list(used: TimingPolicy, invoke: Invoke, url: str) -> None:
     assert lines[0].split() == names
     today = str(use(used, 0).record.ended_at.date())
     kept = f"{use(used, 0).record.converged_accuracy:.4f}"
-    seconds, held = f"{used.training_seconds:.1f}", [f"{used.switch_percent:g}", "%"]
+    seconds, held = f"{used.measured.training_seconds:.1f}", [f"{used.switch_percent:g}", "%"]
     assert [line.split() for line in lines[2:]] == [
         ["generated", "1", "0", kept, "yes", seconds, "quiet", *held, today],
         ["generated", "1", "1", "0.5000", "no", seconds, "off", *held, today],

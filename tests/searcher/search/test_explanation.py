@@ -67,7 +67,10 @@ def test_what_was_believed_after_each_run_is_what_the_strategy_believed(found: E
     assert answer is not None
     assert answer.switch_percent == ANSWER_PERCENT
     (belief,) = (one for one in found.beliefs if one.switch_percent == ANSWER_PERCENT)
-    assert (belief.good_probability, belief.kept_share) == (answer.confidence, answer.kept_share)
+    assert (belief.good_probability, belief.kept_share) == (
+        answer.promise.confidence,
+        answer.promise.kept_share,
+    )
     assert belief.low_accuracy < 0.9 < belief.high_accuracy
 
 

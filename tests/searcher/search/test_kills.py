@@ -20,6 +20,7 @@ from searches import SHORT, Run, outcome, search
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.policy import TimingPolicy
 from tests.processes import exit_code_of
 
@@ -68,7 +69,7 @@ def start(url: str, delay_seconds: float) -> BaseProcess:
 
 def same_answer(one: TimingPolicy, other: TimingPolicy) -> bool:
     names = ("switch_percent", "target_accuracy", "mean_accuracy", "training_seconds", "version")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+    return all(flat(one)[name] == flat(other)[name] for name in names)
 
 
 @pytest.fixture(scope="module", params=[PLAN], ids=["long"])

@@ -29,6 +29,7 @@ from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UnsuitableProtocolError
+from syncswitch.storage.records.policy import Promise
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer
@@ -137,9 +138,9 @@ def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str) 
     assert found.pairs[3].paid_seconds == pytest.approx(2 * 60)
 
     policy = found.best.policy
-    assert (policy.second_protocol, policy.switch_percent) == ("dssp:3-15", 12.5)
+    assert (policy.job.second_protocol, policy.switch_percent) == ("dssp:3-15", 12.5)
     assert policy.study == found.pairs[2].study
-    assert policy.baseline_seconds == pytest.approx(100)
+    assert policy.measured.baseline_seconds == pytest.approx(100)
     assert policies_of(url) == [policy]
     with open_database(url, create=False) as database:
         searches = TrialStore(database).searches()
@@ -165,14 +166,14 @@ def test_a_pair_that_is_hardly_faster_is_not_preferred(url: str) -> None:
     # With a switch at 12.5 % 51.9 s, and 51.0 s at best.
     trainer = PairTrainer(seconds={"dssp:3-15": 45.0, "ssp:3": 44.0})
     found = search(url, trainer, ("dssp:3-15", "ssp:3"))
-    assert found.best.policy.second_protocol == "dssp:3-15"
+    assert found.best.policy.job.second_protocol == "dssp:3-15"
     assert trainer.made[8:] == [("ssp:3", 50.0, 0)]
 
 
 def test_a_pair_that_cannot_train_the_job_is_left_out(url: str) -> None:
     trainer = PairTrainer(unsuitable="ssp:3")
     found = search(url, trainer, ("asp", "ssp:3", "dssp:3-15"))
-    assert found.best.policy.second_protocol == "dssp:3-15"
+    assert found.best.policy.job.second_protocol == "dssp:3-15"
     assert found.pairs[1].found == Dropped(0, 100.0, math.inf, refusal="not with such layers")
     why = {status.second_protocol: status.dropped for status in StatusReader(url).read()}
     assert why["ssp:3"] == "not possible: not with such layers"
@@ -191,7 +192,7 @@ RUNS = tuple(
 def test_a_pair_takes_what_its_answer_expects_with_failed_switches(
     expected_time: float | None, seconds: float
 ) -> None:
-    answer = Decided(12.5, 0.9, expected_time=expected_time)
+    answer = Decided(12.5, 0.9, Promise(expected_time=expected_time))
     assert _expected_seconds(answer, RUNS) == pytest.approx(seconds)
 
 
@@ -253,7 +254,7 @@ def test_goes_on_wherever_it_was_interrupted(url: str, tmp_path: Path, dies_afte
     made = [*first.made, *second.made, *(run for run, _ in (*first.forked, *second.forked))]
     assert len(made) == len(set(made)) == 17
     assert [pair.found for pair in found.pairs][1] == Dropped(3, 12.5, 56.25)
-    assert found.best.policy.second_protocol == "dssp:3-15"
+    assert found.best.policy.job.second_protocol == "dssp:3-15"
 
 
 def test_two_searchers_share_the_runs_and_agree(url: str) -> None:
@@ -263,6 +264,6 @@ def test_two_searchers_share_the_runs_and_agree(url: str) -> None:
     with ThreadPoolExecutor(2) as threads:
         one, other = threads.map(found, range(2))
     assert one.best.policy == other.best.policy
-    assert one.best.policy.second_protocol == "dssp:3-15"
+    assert one.best.policy.job.second_protocol == "dssp:3-15"
     assert [pair.found for pair in one.pairs] == [pair.found for pair in other.pairs]
     assert len(policies_of(url)) == 1

@@ -17,11 +17,12 @@ from syncswitch.searcher.search.policy_words import (
 from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.words import accuracy_interval
 from syncswitch.storage.records.policy import Evidence
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 
-KEPT = replace(POLICY, keep=0.95, kept_share=0.93, baseline_kept_share=0.954, confidence=0.8)
-GUARDED = replace(KEPT, guarded=True, keep=None, delivered_share=0.961, expected_time=0.412)
-ALONE = replace(KEPT, switch_percent=100.0, kept_share=0.954, confidence=1.0)
+KEPT = changed(POLICY, keep=0.95, kept_share=0.93, baseline_kept_share=0.954, confidence=0.8)
+GUARDED = changed(KEPT, guarded=True, keep=None, delivered_share=0.961, expected_time=0.412)
+ALONE = changed(KEPT, switch_percent=100.0, kept_share=0.954, confidence=1.0)
 
 
 def test_it_says_what_was_measured_and_in_how_many_runs() -> None:
@@ -35,12 +36,12 @@ def test_it_says_what_was_measured_and_in_how_many_runs() -> None:
 
 
 def test_a_target_that_was_given_is_called_one() -> None:
-    policy = replace(POLICY, baseline_seconds=None, evidence=POLICY.evidence[:1])
+    policy = changed(POLICY, baseline_seconds=None, evidence=POLICY.evidence[:1])
     target = "The target is 0.9000, and up to 0.01 less is accepted."
     assert policy_sentences(policy, IDENTITY).endswith(
         f"then with ASP. It reached an accuracy of 0.8950 (1 run). {target}"
     )
-    unmeasured = replace(policy, mean_accuracy=None, evidence=())
+    unmeasured = changed(policy, mean_accuracy=None, evidence=())
     assert policy_sentences(unmeasured, IDENTITY).endswith(f"then with ASP. {target}")
 
 
@@ -63,7 +64,7 @@ def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -
         policy_text(KEPT, IDENTITY)
         == f"{policy_sentences(KEPT, IDENTITY)} {promise_sentences(KEPT)}"
     )
-    assert promise_sentences(replace(KEPT, kept_share=None, keep=0.93)) == (
+    assert promise_sentences(changed(KEPT, kept_share=None, keep=0.93)) == (
         "The search is 80 % sure that enough runs keep the accuracy: 93 of 100, or at most 7 fewer"
         " than BSP alone."
     )
@@ -85,15 +86,15 @@ def test_a_guarded_policy_tells_what_is_delivered_from_what_the_bare_switch_keep
     assert promise_sentences(GUARDED) == (
         f"{shares} {time} included; that it saves time is 80 % sure."
     )
-    assert promise_sentences(replace(GUARDED, confidence=0.997)).endswith("more than 99 % sure.")
-    for unsure in (replace(GUARDED, confidence=None), replace(GUARDED, speed_up_low=0.8)):
+    assert promise_sentences(changed(GUARDED, confidence=0.997)).endswith("more than 99 % sure.")
+    for unsure in (changed(GUARDED, confidence=None), changed(GUARDED, speed_up_low=0.8)):
         assert promise_sentences(unsure) == f"{shares} {time} included."
-    assert promise_sentences(replace(GUARDED, expected_time=None)) == shares
+    assert promise_sentences(changed(GUARDED, expected_time=None)) == shares
     assert kept_text(GUARDED) == (
         "about 96 of 100 guarded trainings (93 with the bare switch, 95 with BSP alone)"
     )
     assert expected_time_text(GUARDED) == "0.41 of the time of BSP alone"
-    alone = replace(ALONE, guarded=True, delivered_share=0.954)
+    alone = changed(ALONE, guarded=True, delivered_share=0.954)
     assert (promise_sentences(alone), kept_text(alone)) == (
         promise_sentences(ALONE),
         kept_text(ALONE),
@@ -122,7 +123,7 @@ def test_a_speed_up_says_how_sure_it_is() -> None:
 def test_a_policy_that_may_not_be_faster_says_so(
     seconds: float, low: float, high: float, said: str
 ) -> None:
-    policy = replace(POLICY, training_seconds=seconds, speed_up_low=low, speed_up_high=high)
+    policy = changed(POLICY, training_seconds=seconds, speed_up_low=low, speed_up_high=high)
     assert f" That is {said}" in policy_sentences(policy, IDENTITY)
 
 
@@ -135,7 +136,7 @@ def test_an_interval_holds_what_an_accuracy_can_be() -> None:
 
 
 def test_bsp_alone_has_a_reason_and_its_own_share() -> None:
-    saves_nothing = replace(ALONE, reason="an earlier switch saves no time")
+    saves_nothing = changed(ALONE, reason="an earlier switch saves no time")
     for policy, why in (
         (saves_nothing, "an earlier switch saves no time"),
         (ALONE, "no switch to ASP that was tried keeps the accuracy"),
@@ -147,4 +148,4 @@ def test_bsp_alone_has_a_reason_and_its_own_share() -> None:
     assert promise_sentences(ALONE) == (
         "About 95 of 100 runs should stay within 0.01 of their mean accuracy."
     )
-    assert promise_sentences(replace(ALONE, baseline_kept_share=None)) == ""
+    assert promise_sentences(changed(ALONE, baseline_kept_share=None)) == ""

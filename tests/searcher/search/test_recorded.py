@@ -65,9 +65,9 @@ def test_all_of_them_are_looked_at_though_fewer_would_have_done(
     assert evidence == dict.fromkeys(POINTS, RUNS)
     # With a guard three failures of five are made up for, and said.
     assert result.policy.switch_percent == 25.0
-    assert alone.kept_share is not None
-    assert result.policy.kept_share is not None
-    assert result.policy.kept_share < 0.75 < alone.kept_share
+    assert alone.promise.kept_share is not None
+    assert result.policy.promise.kept_share is not None
+    assert result.policy.promise.kept_share < 0.75 < alone.promise.kept_share
     assert found(sqlite_url, trainer) == result
 
 

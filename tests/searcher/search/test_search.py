@@ -21,6 +21,7 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.trainer import Observer
@@ -41,10 +42,10 @@ def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
     policy = result.policy
     assert (policy.switch_percent, policy.version, policy.strategy) == (12.5, 1, "paper")
     assert policy.target_accuracy == pytest.approx(0.95, abs=0.003)
-    assert policy.mean_accuracy == pytest.approx(0.95, abs=0.003)
-    assert policy.baseline_seconds == pytest.approx(BSP_SECONDS)
+    assert policy.measured.mean_accuracy == pytest.approx(0.95, abs=0.003)
+    assert policy.measured.baseline_seconds == pytest.approx(BSP_SECONDS)
     seconds = {p: BSP_SECONDS * p / 100 + ASP_SECONDS * (1 - p / 100) for p in (100, 50, 25, 12.5)}
-    assert policy.training_seconds == pytest.approx(seconds[12.5])
+    assert policy.measured.training_seconds == pytest.approx(seconds[12.5])
     assert [e.replicate for e in policy.evidence] == [0, 1] * 4
     assert {"python", "optuna"} <= set(policy.software)
 
@@ -72,13 +73,13 @@ def test_a_given_target_needs_no_baseline_and_its_cost_is_estimated(url: str) ->
     assert trainer.runs == [(50.0, 0), (25.0, 0)]
     assert result.cost.baseline_is_estimated
     assert result.cost.baseline_seconds == pytest.approx(BSP_SECONDS)
-    assert result.policy.baseline_seconds is None
+    assert result.policy.measured.baseline_seconds is None
     assert result.policy.band == Band(0.95, 0.01)
 
 
 def test_an_impossible_target_ends_with_the_first_protocol_alone(url: str) -> None:
     policy = search(url, None, SearchPlan(PaperStrategy(2, 1, target_accuracy=0.999))).policy
-    found = (policy.switch_percent, policy.mean_accuracy, policy.training_seconds)
+    found = (policy.switch_percent, policy.measured.mean_accuracy, policy.measured.training_seconds)
     assert found == (100, None, None)
 
 
@@ -248,15 +249,18 @@ def test_a_policy_says_what_its_strategy_promised(url: str) -> None:
     policy = search(url, None, SearchPlan(strategy)).policy
     with open_database(url, create=False) as database:
         decided = SearchStudy(database, policy.study, strategy).read().plan
-    names = ("switch_percent", "confidence", "kept_share", "delivered_share", "baseline_kept_share")
-    for name in (*names, "expected_time"):
-        assert getattr(policy, name) == getattr(decided, name) is not None
+    assert (policy.switch_percent, policy.promise) == (decided.switch_percent, decided.promise)
+    assert None not in flat(replace(policy.promise, reason="")).values()
     assert (policy.guarded, policy.keep) == (True, None)
-    assert policy.speed_up_low <= policy.speed_up <= policy.speed_up_high
+    assert policy.measured.speed_up_low <= policy.measured.speed_up <= policy.measured.speed_up_high
 
 
 def test_the_first_protocol_alone_has_a_reason_and_no_speed_up_to_be_sure_of(url: str) -> None:
     strategy = AdaptiveStrategy(settings=3, share_prefix=False, early_stop=False)
     policy = search(url, GeneratedTrainer(knee_percent=100.0), SearchPlan(strategy)).policy
-    assert (policy.switch_percent, policy.reason is not None) == (100, True)
-    assert (policy.speed_up, policy.speed_up_low, policy.speed_up_high) == (1, 1, 1)
+    assert (policy.switch_percent, policy.promise.reason is not None) == (100, True)
+    assert (
+        policy.measured.speed_up,
+        policy.measured.speed_up_low,
+        policy.measured.speed_up_high,
+    ) == (1, 1, 1)

@@ -56,4 +56,4 @@ def test_the_switch_points_are_those_of_the_closing_table(database: Database) ->
         assert one.mean_training_seconds == pytest.approx(shown.training_seconds, rel=1e-12)
         assert one.target_accuracy == result.policy.target_accuracy
     chosen = [one for one in settings if one.candidate_percent == result.policy.switch_percent]
-    assert chosen[0].speed_up == pytest.approx(result.policy.speed_up, rel=1e-12)
+    assert chosen[0].speed_up == pytest.approx(result.policy.measured.speed_up, rel=1e-12)

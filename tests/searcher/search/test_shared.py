@@ -56,7 +56,7 @@ def test_three_searchers_make_each_run_once_and_agree(
     if plan is PLAN:
         # Others are there as well, which were only likely to be needed.
         assert set(runs) >= set(runs_of(f"sqlite:///{tmp_path}/alone.db"))
-        assert policy.mean_accuracy == alone.mean_accuracy
+        assert policy.measured.mean_accuracy == alone.measured.mean_accuracy
         assert len(policy.evidence) == len(alone.evidence)
     # Whatever ended after the answer, the same search still gives it, and trains nothing.
     assert search(any_url, GeneratedTrainer(), plan, **options).policy == policy

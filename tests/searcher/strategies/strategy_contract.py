@@ -222,7 +222,7 @@ class StrategyContract:
         assert answer.switch_percent == progress.upper_percent
         assert answer.target_accuracy == progress.target_accuracy
         assert progress.open_percent is None
-        assert answer.confidence is None or 0 <= answer.confidence <= 1
+        assert answer.promise.confidence is None or 0 <= answer.promise.confidence <= 1
         assert strategy.standing_answer(finished) == answer
         beliefs = strategy.beliefs(finished)
         assert [one.switch_percent for one in beliefs] in ([], list(grid))

@@ -66,7 +66,7 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(sqlite_url: 
         published(sqlite_url, identity)
     run = chosen(sqlite_url, uses=None).run
     assert run.policy is not None
-    assert run.policy.fingerprint == IDENTITY.fingerprint
+    assert run.policy.job.fingerprint == IDENTITY.fingerprint
     with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
         chosen_by_policy(wanted(sqlite_url, 500))
     with pytest.raises(PolicyError) as caught:
@@ -129,7 +129,7 @@ def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(sqlit
     assert (found.identity, run.policy, run.learns) == (IDENTITY, None, True)
     assert run.switch_percent == POLICY.switch_percent
     assert run.begins_from is not None
-    assert run.begins_from.fingerprint == SIMULATED.fingerprint
+    assert run.begins_from.job.fingerprint == SIMULATED.fingerprint
     assert run.band is not None
 
 

@@ -51,7 +51,7 @@ def write(database: Database, number: int) -> int:
         store.heartbeat(SEARCH.study, number, 10)
     store.complete(SEARCH.study, number, measured)
     version = registry.publish(policy_of(number)).version
-    registry.set_alias(POLICY.fingerprint, f"of-{number}", version)
+    registry.set_alias(POLICY.job.fingerprint, f"of-{number}", version)
     return version
 
 
@@ -71,7 +71,7 @@ def check_everything(database: Database, versions: dict[int, int]) -> None:
     assert {found.version: found for found in registry.policies()} == {
         version: replace(policy_of(number), version=version) for number, version in versions.items()
     }
-    aliases = registry.aliases(POLICY.fingerprint)
+    aliases = registry.aliases(POLICY.job.fingerprint)
     assert aliases.pop(CURRENT) == len(versions)
     assert aliases == {f"of-{number}": version for number, version in versions.items()}
     assert list(database_findings(database)) == []

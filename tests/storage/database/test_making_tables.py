@@ -19,6 +19,7 @@ from syncswitch.storage.database.inspection import (
     driver_url,
 )
 from syncswitch.storage.errors import FatalError
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
 from syncswitch.storage.tables.policies import POLICIES
 from tests.processes import exit_code_of
@@ -57,7 +58,7 @@ IMPOSSIBLE: list[tuple[str, float | str | None, float | str | None]] = [
 @pytest.mark.usefixtures("store")
 def test_the_database_itself_refuses_an_impossible_policy(database: Database) -> None:
     names = set(POLICIES.columns.keys()) - {"imported_at"}
-    values = {column: getattr(POLICY, column) for column in names}
+    values = {column: flat(POLICY)[column] for column in names}
     values["created_at"] = datetime.fromisoformat(POLICY.created_at)
 
     def add(version: int, **changed: float | str | None) -> None:

@@ -21,6 +21,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import record_use, use_curves, uses
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, use_of
 
 
@@ -65,7 +66,7 @@ def test_an_error_has_its_own_values_under_its_name() -> None:
         "syncswitch.metric_unit": "km",
     }
     # A policy from elsewhere has a run with what is known.
-    policy = replace(POLICY, mean_accuracy=-2.0)
+    policy = changed(POLICY, mean_accuracy=-2.0)
     found = search_copy("1", spec.identity, None, None, policy)
     assert Point("policy/mean_mae", 2.0, 0, 0.0) in found.points
     assert found.tags["syncswitch.policy_version"] == "1"

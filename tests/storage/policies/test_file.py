@@ -20,8 +20,10 @@ from syncswitch.storage.policies.file import (
     read_policy_file,
     write_policy,
 )
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 
 WORKLOAD = RegisteredWorkload(IDENTITY, "digits.py:job")
@@ -33,7 +35,7 @@ def test_a_file_that_was_written_long_ago_is_read() -> None:
     found = read_policy_file(GOLDEN)
     unsaid = replace(WORKLOAD.identity, momentum_after_switch=None)
     assert found.workload == replace(WORKLOAD, identity=unsaid)
-    assert found.policy == replace(
+    assert found.policy == changed(
         POLICY,
         confidence=0.97,
         guarded=True,
@@ -82,7 +84,7 @@ def test_an_impossible_policy_is_not_written(tmp_path: Path) -> None:
         ("no/such/policy.json", {}, "cannot write the file"),
     ):
         with pytest.raises(PolicyError, match=said):
-            write_policy(tmp_path / place, replace(POLICY, **change), WORKLOAD)
+            write_policy(tmp_path / place, changed(POLICY, **change), WORKLOAD)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -243,9 +245,9 @@ UNKNOWN = replace(
     **dict.fromkeys(("model", "data_set", "loss", "optimizer", "metric")),
     **dict.fromkeys(("batch_size", "learning_rate", "learning_rate_boundaries")),
 )
-CERTAIN = replace(
+CERTAIN = changed(
     POLICY,
-    **UNKNOWN.policy_fields,
+    **flat(UNKNOWN.key),
     mean_accuracy=None,
     training_seconds=None,
     baseline_seconds=None,
@@ -253,9 +255,9 @@ CERTAIN = replace(
     software={},
     reason="saves no time",
 )
-BOLD = replace(
+BOLD = changed(
     POLICY,
-    **LARGE.policy_fields,
+    **flat(LARGE.key),
     version=2**31 - 1,
     guarded=True,
     keep=0.1 + 0.2,

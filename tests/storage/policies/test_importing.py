@@ -16,6 +16,7 @@ from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry, import
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY, SEARCH, AtOnce, both_databases
 
 
@@ -23,7 +24,7 @@ def exported(identity: WorkloadIdentity = IDENTITY, **changes: Any) -> PolicyFil
     """What was read of the file of a policy, with some values changed."""
     changes = {"fingerprint": identity.fingerprint, "workers": identity.workers, **changes}
     workload = RegisteredWorkload(identity, "their.py:job")
-    return PolicyFile(Path("policy.json"), replace(POLICY, **changes), workload)
+    return PolicyFile(Path("policy.json"), changed(POLICY, **changes), workload)
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
 ) -> None:
     source, target = PolicyRegistry(database), PolicyRegistry(other_database)
     source.publish(replace(POLICY, study="digits-0"))
-    published = source.publish(replace(POLICY, confidence=0.97))
-    workload = source.workload(POLICY.fingerprint)
+    published = source.publish(changed(POLICY, confidence=0.97))
+    workload = source.workload(POLICY.job.fingerprint)
     write_policy(tmp_path / "policy.json", published, workload)
     (imported,) = import_policies(other_database, [read_policy_file(tmp_path / "policy.json")])
     assert imported.is_new
@@ -56,7 +57,7 @@ def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
     assert entry.imported_at is not None
     assert entry.imported_at > published.created_at
     assert [entry.imported_at for entry in source.entries()] == [None, None]
-    (missing, _) = target.evidence_trials(POLICY.fingerprint, 1)
+    (missing, _) = target.evidence_trials(POLICY.job.fingerprint, 1)
     assert missing.trial_id is None
 
 
@@ -99,11 +100,11 @@ def test_a_policy_that_contradicts_its_workload_is_refused_with_all_the_others(
     database: Database, registry: PolicyRegistry
 ) -> None:
     file = exported(study="another")
-    wrong = replace(file, policy=replace(file.policy, workers=8))
+    wrong = replace(file, policy=changed(file.policy, workers=8))
     with pytest.raises(PolicyError, match="workers 8, but that of the workload is 4"):
         import_policies(database, [exported(), wrong])
     assert registry.entries() == []
-    assert registry.workload(file.policy.fingerprint) is None
+    assert registry.workload(file.policy.job.fingerprint) is None
 
 
 def test_an_import_leaves_what_is_there(
@@ -116,10 +117,10 @@ def test_an_import_leaves_what_is_there(
         (known, other) = import_policies(database, [ours, theirs])
         assert (known.policy, known.is_new) == (published, False)
         assert (other.is_new, other.policy.version, other.current_version) == (is_new, 2, 1)
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1}
+    assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 1}
     assert [entry.imported_at is None for entry in registry.entries()] == [False, True]
     import_policies(database, [exported(replace(IDENTITY, name="digits-of-theirs"))])
-    assert registry.workload(POLICY.fingerprint) == RegisteredWorkload(IDENTITY, "digits")
+    assert registry.workload(POLICY.job.fingerprint) == RegisteredWorkload(IDENTITY, "digits")
 
 
 def test_a_search_here_publishes_though_one_of_its_name_was_imported(
@@ -131,7 +132,7 @@ def test_a_search_here_publishes_though_one_of_its_name_was_imported(
     published = registry.publish(mine)
     assert published == replace(mine, version=2)
     assert registry.publish(replace(mine, created_at="2026-03-03T00:00:00+00:00")) == published
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 2}
+    assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 2}
     imported = [entry.policy for entry in registry.entries() if entry.imported_at]
     assert imported == [replace(POLICY, version=1)]
     # And others of the same name may follow.
@@ -184,7 +185,7 @@ def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
 
     answers = [policy for found in at_once(work, 4) for policy in found]
     for job, count in ((IDENTITY, 4 * each), (OTHER_IDENTITY, 2 * each)):
-        mine = [policy for policy in answers if policy.fingerprint == job.fingerprint]
+        mine = [policy for policy in answers if policy.job.fingerprint == job.fingerprint]
         assert sorted(policy.version for policy in mine) == list(range(1, count + 1))
         for answer in mine:
             assert registry.get(job.fingerprint, answer.version) == answer

@@ -14,6 +14,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
+from tests.records import changed
 from tests.storage.conftest import (
     IDENTITY,
     OTHER_IDENTITY,
@@ -32,7 +33,7 @@ def test_a_workload_is_found_by_every_name_that_its_policies_had(
     store.register(replace(IDENTITY, name="numbers"), "numbers", SEARCH)
     for name in ("digits", "numbers"):
         assert registry.lookup(name) == registry.policies(workload=name) == [first]
-    second = registry.publish(replace(POLICY, study="digits-2", workload="numbers"))
+    second = registry.publish(changed(POLICY, study="digits-2", workload="numbers"))
     for name in ("digits", "numbers"):
         assert registry.lookup(name) == [second]
         assert registry.policies(workload=name) == [second, first]
@@ -46,9 +47,9 @@ def test_each_study_publishes_one_version_and_they_count_from_1(registry: Policy
     assert first == replace(POLICY, created_at="2026-01-31T12:00:00+00:00")
     assert second == replace(POLICY, study="digits-2", version=2)
     assert registry.publish(replace(POLICY, switch_percent=99.0)) == first
-    found = [registry.get(POLICY.fingerprint, version) for version in (1, 2, 3)]
+    found = [registry.get(POLICY.job.fingerprint, version) for version in (1, 2, 3)]
     assert found == [first, second, None]
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 2}
+    assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 2}
 
 
 @both_databases
@@ -59,7 +60,7 @@ def test_a_study_of_another_workload_is_not_taken_for_its_own(
     store.register(OTHER_IDENTITY, "digits", replace(SEARCH, study="x", fingerprint=other))
     registry.publish(POLICY)
     with pytest.raises(FatalError, match="refuses these values"):
-        registry.publish(replace(POLICY, fingerprint=other))
+        registry.publish(changed(POLICY, fingerprint=other))
 
 
 NOT_KNOWN = {
@@ -87,7 +88,7 @@ PROMISED = {
 @both_databases
 @pytest.mark.parametrize("changes", [NOT_KNOWN, PROMISED, {"confidence": 0.0}, {"confidence": 1.0}])
 def test_a_policy_keeps_what_it_says(registry: PolicyRegistry, changes: dict[str, Any]) -> None:
-    published = replace(POLICY, **changes)
+    published = changed(POLICY, **changes)
     assert registry.publish(published) == published
     assert registry.lookup("digits") == registry.policies() == [published]
 
@@ -106,7 +107,7 @@ def test_an_impossible_policy_is_refused(
     registry: PolicyRegistry, change: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(PolicyError, match=said):
-        registry.publish(replace(POLICY, **change))
+        registry.publish(changed(POLICY, **change))
     assert registry.policies() == []
 
 
@@ -121,7 +122,7 @@ def test_lookup_finds_the_current_policy_of_each_fingerprint_newest_first(
         replace(POLICY, study="digits-2", created_at="2026-02-02T00:00:00+00:00")
     )
     newest = registry.publish(
-        replace(
+        changed(
             POLICY,
             fingerprint=large,
             workers=8,
@@ -168,13 +169,13 @@ def test_the_evidence_leads_to_the_trials(registry: PolicyRegistry, store: Trial
         *(replace(stated, study=study) for study in ("elsewhere", "namesake")),
     )
     registry.publish(replace(POLICY, evidence=evidence))
-    found = registry.evidence_trials(POLICY.fingerprint, 1)
+    found = registry.evidence_trials(POLICY.job.fingerprint, 1)
     assert found[2] == EvidenceTrial(agreeing, agrees=True)
     changed = [*found[:2], *found[3:6]]
     assert changed == [EvidenceTrial(trial_id, agrees=False) for trial_id in others]
     assert (found[6].trial_id is None, found[6].agrees) == (False, False)
     assert found[7:] == [EvidenceTrial(None, agrees=False)] * 3
-    assert registry.evidence_trials(POLICY.fingerprint, 9) == []
+    assert registry.evidence_trials(POLICY.job.fingerprint, 9) == []
 
 
 @both_databases
@@ -194,53 +195,53 @@ def test_one_study_published_by_many_has_one_policy(
 def test_an_alias_moves_back_and_forth(registry: PolicyRegistry) -> None:
     first = registry.publish(POLICY)
     second = registry.publish(replace(POLICY, study="digits-2"))
-    registry.set_alias(POLICY.fingerprint, "pinned", 1)
+    registry.set_alias(POLICY.job.fingerprint, "pinned", 1)
     assert registry.lookup("digits", alias="pinned") == [first]
     assert registry.lookup("digits") == [second]
-    registry.set_alias(POLICY.fingerprint, "pinned", 2)
-    registry.set_alias(POLICY.fingerprint, CURRENT, 1)
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 2}
+    registry.set_alias(POLICY.job.fingerprint, "pinned", 2)
+    registry.set_alias(POLICY.job.fingerprint, CURRENT, 1)
+    assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 1, "pinned": 2}
     assert registry.lookup("digits") == [first]
     assert registry.lookup("digits", alias="none") == []
-    registry.set_alias(POLICY.fingerprint, "also", 2)
+    registry.set_alias(POLICY.job.fingerprint, "also", 2)
     newer = PolicyEntry(second, ("also", "pinned"), None, IDENTITY)
     older = PolicyEntry(first, (CURRENT,), None, IDENTITY)
     assert registry.entries() == registry.entries(workload="digits") == [newer, older]
     assert registry.entries(workload="other") == []
-    assert registry.entry(POLICY.fingerprint, 1) == older
+    assert registry.entry(POLICY.job.fingerprint, 1) == older
 
 
 @both_databases
 def test_an_alias_needs_a_name_and_a_version(registry: PolicyRegistry) -> None:
     with pytest.raises(PolicyError, match="it has no policy yet"):
-        registry.set_alias(POLICY.fingerprint, "pinned", 1)
+        registry.set_alias(POLICY.job.fingerprint, "pinned", 1)
     registry.publish(POLICY)
     for alias in ("", "1", "1a", "Pinned", "a_b", "-a", "a b", "a\n", "a" * 65):
         with pytest.raises(PolicyError, match="cannot be an alias; allowed"):
-            registry.set_alias(POLICY.fingerprint, alias, 1)
+            registry.set_alias(POLICY.job.fingerprint, alias, 1)
     for version in (0, -1, 2, 10**30):
-        assert registry.get(POLICY.fingerprint, version) is None
-        assert registry.entry(POLICY.fingerprint, version) is None
+        assert registry.get(POLICY.job.fingerprint, version) is None
+        assert registry.entry(POLICY.job.fingerprint, version) is None
         with pytest.raises(PolicyError, match=f"no policy version {version}; allowed: 1 to 1"):
-            registry.set_alias(POLICY.fingerprint, "pinned", version)
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1}
+            registry.set_alias(POLICY.job.fingerprint, "pinned", version)
+    assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 1}
 
 
 def test_an_alias_rolls_back_to_the_next_lower_version(registry: PolicyRegistry) -> None:
     for study in ("one", "two", "three"):
         registry.publish(replace(POLICY, study=study))
-    registry.set_alias(POLICY.fingerprint, "pinned", 2)
-    assert registry.roll_back(POLICY.fingerprint) == (3, 2)
-    assert registry.roll_back(POLICY.fingerprint) == (2, 1)
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 2}
+    registry.set_alias(POLICY.job.fingerprint, "pinned", 2)
+    assert registry.roll_back(POLICY.job.fingerprint) == (3, 2)
+    assert registry.roll_back(POLICY.job.fingerprint) == (2, 1)
+    assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 1, "pinned": 2}
     with pytest.raises(PolicyError, match="is version 1, the lowest one"):
-        registry.roll_back(POLICY.fingerprint)
+        registry.roll_back(POLICY.job.fingerprint)
     with pytest.raises(PolicyError, match="has no alias 'other'; it has: current, pinned"):
-        registry.roll_back(POLICY.fingerprint, "other")
+        registry.roll_back(POLICY.job.fingerprint, "other")
     with pytest.raises(PolicyError, match="has no alias 'current'; it has: none"):
         registry.roll_back("f" * 64)
-    assert registry.roll_back(POLICY.fingerprint, "pinned") == (2, 1)
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 1}
+    assert registry.roll_back(POLICY.job.fingerprint, "pinned") == (2, 1)
+    assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 1, "pinned": 1}
 
 
 @pytest.mark.parametrize(("moved_to", "is_refused"), [(1, True), (2, False), (4, True)])
@@ -249,7 +250,7 @@ def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
 ) -> None:
     for study in ("one", "two", "three", "four"):
         registry.publish(replace(POLICY, study=study))
-    registry.set_alias(POLICY.fingerprint, CURRENT, 3)
+    registry.set_alias(POLICY.job.fingerprint, CURRENT, 3)
 
     def aliases_just_before(fingerprint: str) -> dict[str, int]:
         registry.set_alias(fingerprint, CURRENT, moved_to)
@@ -259,10 +260,10 @@ def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
         patch.setattr(registry, "aliases", aliases_just_before)
         if is_refused:
             with pytest.raises(PolicyError, match="by somebody else at this moment"):
-                registry.roll_back(POLICY.fingerprint)
+                registry.roll_back(POLICY.job.fingerprint)
         else:  # that may be its own work, of an attempt whose answer was lost
-            assert registry.roll_back(POLICY.fingerprint) == (3, 2)
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: moved_to}
+            assert registry.roll_back(POLICY.job.fingerprint) == (3, 2)
+    assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: moved_to}
 
 
 @both_databases
@@ -277,9 +278,9 @@ def test_several_who_roll_back_at_once_go_no_further_than_they_say(
         with open_database(url, create=False) as database:
             for _ in range(3):
                 with contextlib.suppress(PolicyError):  # somebody else was quicker
-                    moves.append(PolicyRegistry(database).roll_back(POLICY.fingerprint))
+                    moves.append(PolicyRegistry(database).roll_back(POLICY.job.fingerprint))
         return moves
 
     moves = {move for found in at_once(work, 3) for move in found}
-    version = registry.aliases(POLICY.fingerprint)[CURRENT]
+    version = registry.aliases(POLICY.job.fingerprint)[CURRENT]
     assert moves == {(step, step - 1) for step in range(10, version, -1)}

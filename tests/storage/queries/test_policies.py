@@ -7,6 +7,7 @@ import pytest
 
 from syncswitch.storage.queries.policies import FieldDifference, policy_differences
 from syncswitch.storage.records.guard import Band, BandPoint
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY
 
 POINT = BandPoint(500, 0.8, 0.0)
@@ -47,14 +48,14 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies() -> None:
     ],
 )
 def test_only_what_differs_is_named(change: dict[str, Any], expected: dict[str, Any]) -> None:
-    found = policy_differences(POLICY, replace(POLICY, **change), IDENTITY, IDENTITY)
+    found = policy_differences(POLICY, changed(POLICY, **change), IDENTITY, IDENTITY)
     assert {one.field: (one.before, one.after) for one in found} == expected
 
 
 def test_where_less_is_better_the_metrics_own_values_are_compared() -> None:
     less = {"metric": "loss", "metric_goal": "min", "metric_highest": None}
-    first = replace(POLICY, **less, target_accuracy=-0.231, mean_accuracy=-0.25)
-    second = replace(first, target_accuracy=-0.25, mean_accuracy=None)
+    first = changed(POLICY, **less, target_accuracy=-0.231, mean_accuracy=-0.25)
+    second = changed(first, target_accuracy=-0.25, mean_accuracy=None)
     assert policy_differences(first, second, IDENTITY, IDENTITY) == [
         FieldDifference("target_value", 0.231, 0.25),
         FieldDifference("mean_value", 0.25, None),
@@ -63,7 +64,7 @@ def test_where_less_is_better_the_metrics_own_values_are_compared() -> None:
 
 def test_the_jobs_are_compared_too() -> None:
     job = replace(OTHER_IDENTITY, momentum=None)
-    other = replace(POLICY, fingerprint=job.fingerprint, workers=8)
+    other = changed(POLICY, fingerprint=job.fingerprint, workers=8)
     assert policy_differences(POLICY, other, IDENTITY, job) == [
         FieldDifference("fingerprint", IDENTITY.fingerprint, job.fingerprint),
         FieldDifference("workers", 4, 8),

@@ -469,4 +469,4 @@ def test_a_killed_searcher_leaves_whole_runs_and_policies(
     policies = PolicyRegistry(database).policies()
     assert len(policies) > told
     assert {found.evidence for found in policies} == {POLICY.evidence}
-    assert PolicyRegistry(database).aliases(POLICY.fingerprint) == {CURRENT: len(policies)}
+    assert PolicyRegistry(database).aliases(POLICY.job.fingerprint) == {CURRENT: len(policies)}

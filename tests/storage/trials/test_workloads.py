@@ -75,7 +75,7 @@ def test_names_are_found_to_complete_a_command_line(store: TrialStore, database:
     assert (workload_names(url), study_names(url)) == (["digits"], ["digits-1", "larger"])
     assert policy_choices(url, "digits") == ([], [])
     published = registry.publish(POLICY)
-    registry.set_alias(published.fingerprint, "pinned", 1)
-    for workload in ("digits", published.fingerprint[:8], None):
+    registry.set_alias(published.job.fingerprint, "pinned", 1)
+    for workload in ("digits", published.job.fingerprint[:8], None):
         assert policy_choices(url, workload) == (["current", "pinned"], [1])
     assert policy_choices(url, "other") == ([], [])

@@ -16,6 +16,7 @@ from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.trainers.jobs import (
     CONSTANT_GRADIENT,
@@ -27,7 +28,7 @@ from tests.trainers.jobs import (
 from tests.warm_program import run_code
 
 ETA, N, W = 0.25, 4, 40
-JOB = replace(POLICY, workers=N, total_worker_steps=W, switch_percent=30.0)
+JOB = changed(POLICY, workers=N, total_worker_steps=W, switch_percent=30.0)
 SWITCH = 12
 
 
@@ -125,7 +126,7 @@ def test_the_job_has_its_worker_steps_at_the_rate_of_each_protocol(
 ) -> None:
     seen = []
     switch = make(
-        replace(JOB, **changes),
+        changed(JOB, **changes),
         at_switch=lambda given: seen.append((given, switch.worker_step)),
         **options,
     )
@@ -200,7 +201,7 @@ def test_a_mirrored_strategy_is_scaled_on_each_replica() -> None:
             model = linear_model()
             model.compile(keras.optimizers.SGD(ETA), mean_output)
         noting = noting_rates(keras)
-        fit(model, make(replace(JOB, total_worker_steps=16), workers=2), noting)
+        fit(model, make(changed(JOB, total_worker_steps=16), workers=2), noting)
         print(noting.seen == [2 * ETA] * 2 + [ETA] * 12, moved(model) / ETA)
     """
     result = run_code(textwrap.dedent(code), folder=Path(__file__).parents[3])
@@ -222,7 +223,7 @@ def test_a_policy_file_and_a_line_in_the_log(
     model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, identity = tmp_path / "policy.json", replace(IDENTITY, workers=N, total_worker_steps=W)
-    policy = replace(JOB, fingerprint=identity.fingerprint)
+    policy = changed(JOB, fingerprint=identity.fingerprint)
     write_policy(path, policy, RegisteredWorkload(identity, "digits"))
     with caplog.at_level(logging.INFO, "syncswitch"):
         fit(model, make(path))
@@ -265,7 +266,7 @@ def test_after_an_alarm_it_is_as_if_it_had_never_switched(
         fit(own_model, *callbacks)
         return np.asarray(own_model.get_weights()[0])
 
-    expected = trained(make(replace(JOB, switch_percent=100.0)))
+    expected = trained(make(changed(JOB, switch_percent=100.0)))
     told: list[int] = []
     switch = make(JOB, at_switch=spoil, at_alarm=lambda _: told.append(switch.worker_step))
     assert (trained(switch, rates) == expected).all()
@@ -276,7 +277,7 @@ def test_after_an_alarm_it_is_as_if_it_had_never_switched(
 
 
 def test_without_a_guard_it_trains_on(model: Any, caplog: pytest.LogCaptureFixture) -> None:
-    guarded = replace(JOB, guarded=True, kept_share=0.86)
+    guarded = changed(JOB, guarded=True, kept_share=0.86)
     make(guarded)
     make(JOB, guard=False)
     assert caplog.messages == []
@@ -302,7 +303,7 @@ def test_without_a_guard_it_trains_on(model: Any, caplog: pytest.LogCaptureFixtu
 def test_a_fit_that_ends_at_the_switch_ends_at_an_alarm_too(
     model: Any, rates: Any, percent: float, ends: Any, expected: Any
 ) -> None:
-    switch = make(replace(JOB, switch_percent=percent), at_switch=spoil, stop_at_switch=percent > 0)
+    switch = make(changed(JOB, switch_percent=percent), at_switch=spoil, stop_at_switch=percent > 0)
     ended = []
     while not switch.is_done:
         fit(model, switch, rates)
@@ -382,7 +383,7 @@ def test_validations_below_the_band_are_an_alarm(
     options: dict[str, Any],
     told: str | None,
 ) -> None:
-    switch = make(replace(JOB, **changes), **options)
+    switch = make(changed(JOB, **changes), **options)
     data = digits_data()
     x, y = data.train_inputs[:64], data.train_labels[:64]
     tested.fit(x, y, validation_data=(x, y), batch_size=8, epochs=30, verbose=0, callbacks=[switch])
@@ -407,7 +408,7 @@ def test_a_metric_of_another_name_is_found_or_refused(
 ) -> None:
     model = dense_model()
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=metrics)
-    switch = make(replace(JOB, metric=metric))
+    switch = make(changed(JOB, metric=metric))
     logs = {"loss": 1.0, "val_loss": 1.0, **{f"val_{one}": 0.5 for one in metrics}}
     if expected is not None:
         switch.on_epoch_end(0, logs)

@@ -16,6 +16,7 @@ from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.trainer import Verdict
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.trainers.jobs import (
     CONSTANT_GRADIENT,
@@ -29,7 +30,7 @@ from tests.trainers.jobs import (
 from tests.trainers.streams import flat_data, flat_model, streamed
 
 W = 240
-JOB = replace(POLICY, workers=4, total_worker_steps=W, switch_percent=50.0)
+JOB = changed(POLICY, workers=4, total_worker_steps=W, switch_percent=50.0)
 
 
 def fit(model: Any, *data: Any, policy: Any = JOB, **options: Any) -> Any:
@@ -75,7 +76,7 @@ def test_a_compiled_model_learns_the_digits(keras: Any) -> None:
 
 def test_data_in_files_train_as_those_in_memory(keras: Any, tmp_path: Path) -> None:
     data, found = flat_data(), []
-    policy = replace(JOB, workers=2, total_worker_steps=20, switch_percent=100.0)
+    policy = changed(JOB, workers=2, total_worker_steps=20, switch_percent=100.0)
     arrays = {
         "x": data.train_inputs,
         "y": data.train_labels,
@@ -192,11 +193,11 @@ def test_it_is_guarded_where_the_policy_may_be_of_this_job(
 
     def written(**changes: Any) -> Path:
         identity = replace(workload_identity(found_for, 4, "bsp", "asp"), **changes)
-        policy = replace(JOB, fingerprint=identity.fingerprint, total_worker_steps=32, band=BAND)
+        policy = changed(JOB, fingerprint=identity.fingerprint, total_worker_steps=32, band=BAND)
         write_policy(path, policy, RegisteredWorkload(identity, "lines"))
         return path
 
-    job = replace(JOB, total_worker_steps=32, band=BAND, guarded=True)
+    job = changed(JOB, total_worker_steps=32, band=BAND, guarded=True)
     assert band_of(job) == BAND
     assert job.bare_warning not in caplog.messages
     assert band_of(job, guard=False) is None
@@ -208,7 +209,7 @@ def test_it_is_guarded_where_the_policy_may_be_of_this_job(
 def test_a_band_is_for_jobs_that_measure_the_same(keras: Any) -> None:
     from syncswitch.trainers.keras_api.fit import band_for
 
-    policy = replace(
+    policy = changed(
         JOB, workers=IDENTITY.workers, total_worker_steps=IDENTITY.total_worker_steps, band=BAND
     )
     same = replace(IDENTITY, learning_rate=0.5, name="another")

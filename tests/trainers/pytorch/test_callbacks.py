@@ -23,6 +23,7 @@ import pytest
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 
 pytest.importorskip("torch", reason="needs PyTorch, which is in the extras lightning, transformers")
@@ -45,7 +46,7 @@ def write(path: Path, percent: float) -> None:
     # What the first way reaches: the error of the best weight.
     best = problem.score(0.7805)
     band = Band(best, 0.01, 3, tuple(BandPoint(step, best, 0.0) for step in steps))
-    policy = replace(
+    policy = changed(
         POLICY,
         fingerprint=identity.fingerprint,
         workers=1,

@@ -11,6 +11,7 @@ import pytest
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 
 pytest.importorskip("torch", reason="needs PyTorch, which is in the extra lightning")
@@ -60,7 +61,7 @@ def policy_at(folder: Path, percent: float) -> Path:
     identity = replace(IDENTITY, total_worker_steps=STEPS, workers=1)
     band = Band(0.9, 0.01, 3, tuple(BandPoint(step, 0.9, 0.0) for step in range(1, STEPS + 1)))
     known = {"fingerprint": identity.fingerprint, "workers": 1, "total_worker_steps": STEPS}
-    policy = replace(POLICY, **known, switch_percent=percent, band=band)
+    policy = changed(POLICY, **known, switch_percent=percent, band=band)
     write_policy(folder / "job.json", policy, RegisteredWorkload(identity, "digits"))
     return folder / "job.json"
 

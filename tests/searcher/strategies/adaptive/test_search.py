@@ -115,7 +115,7 @@ def finished(search_template: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def check_as_simulated(result: SearchResult, expected: SimulatedSearch) -> None:
     assert result.policy.strategy == "adaptive"
     assert result.policy.switch_percent == expected.switch_percent
-    assert result.policy.confidence == pytest.approx(expected.confidence, abs=1e-6)
+    assert result.policy.promise.confidence == pytest.approx(expected.confidence, abs=1e-6)
     assert result.cost.completed_runs == expected.runs
     assert result.cost.paid_seconds == pytest.approx(expected.seconds, rel=0.03)
 
@@ -183,7 +183,7 @@ def test_runs_end_when_their_accuracy_is_known(finished: Finished) -> None:
     assert not candidates[0].stopped_early, "the first shows what stopping changes"
     assert any(t.stopped_early for t in candidates[1:])
     # The policy speaks of whole trainings all the same.
-    for told in (finished.result.policy, finished.result.cost):
+    for told in (finished.result.policy.measured, finished.result.cost):
         assert told.baseline_seconds == pytest.approx(FIRST_SECONDS, rel=0.02)
 
 
@@ -205,5 +205,5 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(
         for trials in (completed(url), finished.trials)
     )
     assert runs == undisturbed
-    assert result.policy.confidence == finished.result.policy.confidence
+    assert result.policy.promise.confidence == finished.result.policy.promise.confidence
     assert result.cost.paid_seconds == pytest.approx(finished.result.cost.paid_seconds)

@@ -96,19 +96,23 @@ class TestAdaptiveStrategy(StrategyContract):
         answer, grid = answer_of(strategy, finished), strategy.grid()
         own = sum(run.switch_percent == answer.switch_percent for run in finished)
         if answer.switch_percent == 100:
-            assert answer.reason
+            assert answer.promise.reason
         else:
             assert own >= min(strategy.own_runs, strategy.runs) or strategy.budget is not None
-            assert answer.reason is None
+            assert answer.promise.reason is None
         if strategy.guarded:
             # It takes the least expected time of those where a run held.
             least = answer.target_accuracy - strategy.threshold - 1e-9
             held = {100.0, *(run.switch_percent for run in finished if run.accuracy >= least)}
             times = dict(zip(grid, Assessment(strategy, finished)._outlook.times, strict=True))
             assert answer.switch_percent in held
-            assert answer.expected_time == min(times[percent] for percent in held)
-        shares = [answer.kept_share, answer.delivered_share, answer.baseline_kept_share]
-        shares.append(1.0 if answer.switch_percent == 100 else answer.confidence)
+            assert answer.promise.expected_time == min(times[percent] for percent in held)
+        shares = [
+            answer.promise.kept_share,
+            answer.promise.delivered_share,
+            answer.promise.baseline_kept_share,
+        ]
+        shares.append(1.0 if answer.switch_percent == 100 else answer.promise.confidence)
         assert all(share is not None and 0 <= share <= 1 for share in shares)
         answers = strategy.answers(finished)
         assert (tuple(answers), sum(answers.values())) == (grid, pytest.approx(1))
@@ -175,7 +179,7 @@ def test_where_all_runs_failed_is_no_answer_however_little_failures_cost() -> No
     finished.append(replace(made(25, 0.1, 2, 0, second), diverged=True))
     assert isinstance(found := strategy.decide(finished), Decided)
     assert found.switch_percent == 50
-    assert Assessment(strategy, finished)._outlook.times[0] < found.expected_time
+    assert Assessment(strategy, finished)._outlook.times[0] < found.promise.expected_time
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -199,7 +203,7 @@ def test_a_sharp_curve_is_never_answered_against_what_was_measured(
     assert answer.switch_percent in right
     assert answer.target_accuracy == accuracies[0]
     # One run each leaves the bare share in doubt, which with a guard costs little.
-    assert answer.delivered_share > (0.94 if guarded else 0.8)
+    assert answer.promise.delivered_share > (0.94 if guarded else 0.8)
     measured = {run.switch_percent for run in finished}
     assert {50.0, answer.switch_percent} & measured
 
@@ -217,9 +221,9 @@ def test_bsp_alone_has_a_reason(second: float, guarded: bool, reason: str) -> No
     strategy = AdaptiveStrategy(settings=3, guarded=guarded)
     finished = played(strategy, steps(*accuracies, second_seconds=second * FIRST_SECONDS))
     answer = answer_of(strategy, finished)
-    assert (answer.switch_percent, answer.confidence) == (100, None)
-    assert answer.expected_time == pytest.approx(1.0)
-    assert reason in answer.reason
+    assert (answer.switch_percent, answer.promise.confidence) == (100, None)
+    assert answer.promise.expected_time == pytest.approx(1.0)
+    assert reason in answer.promise.reason
     assert any(run.switch_percent < 100 for run in finished)
 
 
