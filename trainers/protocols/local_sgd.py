@@ -35,7 +35,7 @@ class LocalSGD(BSP):
     usage = "local-sgd:STEPS[:AFTER]"
     exchange = Exchange.REPLICA
     least_workers = 2
-    after = AfterAverage.ZEROED
+    after = AfterAverage.USUAL
 
     _least_joined = 2
 
