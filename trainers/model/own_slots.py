@@ -12,6 +12,13 @@ from syncswitch.trainers.model.layout import Vector, squared_length
 NOISE_SHARE = 0.5
 """Share of a gradient's noise in the bound. With 1 some trainings diverge that bear the half."""
 
+GROWTH = 0.01
+"""How much the square of the bound grows with each step that it shortens.
+
+Gradients may become longer for good, as on examples that are seldom alike; within a hundred steps
+the bound has followed them. A training that diverges multiplies within a few.
+"""
+
 # A piece of each vector stays in the processor's cache during the operations on it.
 _PIECE = 1 << 16
 
@@ -26,7 +33,7 @@ class OwnSlots:
     one worker Nesterov's SGD.
 
     Gradients that are too stale for the rate make the momentum grow without end. If `is_bounded`, a
-    step is no longer than it would be if nothing were stale, see `_longest_square`.
+    step is no longer than it would be if nothing were stale, see `_longest_square` and `GROWTH`.
 
     Any other optimizer has all its variables to itself, and what it would have changed is added. It
     is given as an `update` of arrays, `(parameters, moved, slots, updates, gradients, rate,
@@ -82,6 +89,7 @@ class OwnSlots:
             share = np.float32(math.sqrt(longest_square / square))
             gradient *= share
             self.slots *= share
+            self._longest *= 1 + GROWTH
 
 
 def _longest_square(accumulator: Vector, gradient: Vector, momentum: float) -> float:
