@@ -251,22 +251,15 @@ class Strategy(ABC):
 
         A search is stored with them, so that it stays what it was when a default changes.
         """
-        return {
-            field.name: list(value) if isinstance(value, tuple) else value
-            for field in fields(self)
-            if field.name not in _NO_OPTIONS
-            for value in (getattr(self, field.name),)
-        }
+        kept = (field.name for field in fields(self) if field.name not in _NO_OPTIONS)
+        values = {name: getattr(self, name) for name in kept}
+        return {n: list(one) if isinstance(one, tuple) else one for n, one in values.items()}
 
     @property
     def given_options(self) -> dict[str, Any]:
         """Those of `options` that differ from their defaults, as after a command line."""
-        defaults = {field.name: field.default for field in fields(self)}
-        return {
-            name: value
-            for name, value in self.options.items()
-            if getattr(self, name) != defaults[name]
-        }
+        given = {one.name for one in fields(self) if getattr(self, one.name) != one.default}
+        return {name: value for name, value in self.options.items() if name in given}
 
     @abstractmethod
     def grid(self) -> tuple[float, ...]:
