@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -229,6 +229,35 @@ class Outlook:
             held = (classes < _HELD).any(axis=1)
             after = np.where(held, np.minimum(after, there), after)
             least.append(float(after.sum() / len(sample)))
+        return least
+
+    def least_times_of_target(
+        self, answers: Callable[[float], Sequence[int]], most_runs: int
+    ) -> list[float]:
+        """Returns the same after further runs of the first protocol alone, which move the target.
+
+        It is the mean over what they may measure, in equally likely parts. `answers` returns the
+        switch points that may be the answer, given by how much the measured target has risen.
+        """
+        from scipy.special import ndtr, ndtri
+
+        belief, (sample, times) = self.belief, self._sampled_times
+        assert belief.measured is not None
+        errors = belief.target_errors[sample]
+        least = []
+        for runs in range(1, most_runs + 1):
+            deviations = belief.guesses.scatter[sample, -1] / math.sqrt(runs)
+            # By how much their mean may lie above the target so far.
+            means = np.sort((errors[:, None] + deviations[:, None] * ndtri(_PARTS)).ravel())
+            classes = means.reshape(len(_PARTS), -1)
+            edges = (classes[:-1, -1] + classes[1:, 0]) / 2
+            below = ndtr((edges - errors[:, None]) / deviations[:, None])
+            by_class = np.diff(below, prepend=0.0, append=1.0, axis=1)
+            after = np.einsum("po,pm->om", by_class, times)
+            risen = classes.mean(axis=1) * runs / (belief.measured.runs + runs)
+            rows = zip(after, risen, strict=True)
+            total = math.fsum(float(row[answers(float(rise))].min()) for row, rise in rows)
+            least.append(total / len(sample))
         return least
 
     def least_time(self, answers: Sequence[int]) -> float:

@@ -478,7 +478,10 @@ class Assessment:
     def _total_time(self, index: int) -> float:
         """Returns the expected time of a few runs at a switch point and of all uses after them."""
         outlook = self._outlook
-        least = outlook.least_times(index, self._possible, _AHEAD)
+        if index == self._last:
+            least = outlook.least_times_of_target(self._possible_after, _AHEAD)
+        else:
+            least = outlook.least_times(index, self._possible, _AHEAD)
         if self._uses_left is None:
             price = self._next_cost(index) * (1 if self._is_guarded else _LEAST_WORTH)
             return min(runs * price + self._uses * later for runs, later in enumerate(least, 1))
@@ -494,7 +497,13 @@ class Assessment:
 
     @functools.cached_property
     def _possible(self) -> list[int]:
-        """Switch points that may be the answer: those where a run kept the accuracy, and the last.
+        """Switch points that may be the answer."""
+        return self._possible_after(0.0)
+
+    def _possible_after(self, rise: float) -> list[int]:
+        """Those of them if the measured target were so much higher.
+
+        They are those where a run kept the accuracy, and the last.
 
         A policy that contradicts all its measurements would be no answer, however little its
         failures cost, and of runs that learn neither would one whose trainings deliver fewer good
@@ -505,7 +514,7 @@ class Assessment:
             return list(range(len(self._grid)))
         target = self._outlook.belief.target_accuracy
         # Without a target that is a run which nothing was wrong with.
-        least = -math.inf if target is None else target - self._strategy.threshold - ROUNDING
+        least = -math.inf if target is None else target + rise - self._strategy.threshold - ROUNDING
         delivered = self._outlook.delivered_shares
         # A search goes on until nothing pays; runs that learn must not stay where models are lost.
         is_free = target is None or self._uses_left is None

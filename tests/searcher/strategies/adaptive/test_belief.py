@@ -286,3 +286,28 @@ def test_what_never_holds_is_not_worth_a_run() -> None:
     found = outlook_of(belief_of((1.0, 1.0, 0.0, 0.0, 0.0)))
     assert found.least_times(1, [4], 2) == pytest.approx([1.0, 1.0])
     assert found.least_times(2, [4], 2) == pytest.approx([0.7, 0.7])
+
+
+def test_a_further_run_of_the_first_protocol_moves_the_target_either_way() -> None:
+    # Nobody knows where it lies but for one run, so the next one is as often below as above.
+    found, rises = outlook_of(belief_of(NEVER, scatter=0.004, target_runs=1)), []
+
+    def answers(rise: float) -> list[int]:
+        rises.append(rise)
+        return [2, 4] if rise < 0 else [4]
+
+    least = found.least_times_of_target(answers, 2)
+    assert least == pytest.approx([0.5 * 0.7 + 0.5 * 1.0] * 2)
+    # Half of the first run's deviation; two thirds of that of the mean of two.
+    for moved, deviation in ((rises[:20], 0.5 * 0.004), (rises[20:], 2 / 3 * 0.004 / 2**0.5)):
+        assert np.mean(moved) == pytest.approx(0, abs=1e-9)
+        assert np.std(moved) == pytest.approx(deviation, rel=0.05)
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_knowing_the_target_better_never_costs_time(is_guarded: bool) -> None:
+    data = [Datum(4, 0.9), Datum(1, 0.893), Datum(0, 0.5)]
+    found = outlook_of(believe(Prior(PERCENTS, BETA), data), is_guarded)
+    for answers in ([4], [1, 4]):
+        after = found.least_times_of_target(lambda _, answers=answers: answers, 3)  # type: ignore[misc]
+        assert max(after) <= found.least_time(answers) + 1e-12

@@ -138,18 +138,24 @@ def test_a_run_is_made_where_it_saves_more_than_it_costs() -> None:
     uses = 30
     strategy = AdaptiveStrategy(uses=uses, share_prefix=False, early_stop=False)
     grid, last = strategy.grid(), len(strategy.grid()) - 1
+
+    def held(rise: float = 0.0) -> list[int]:
+        least = outlook.belief.target_accuracy + rise - 0.01
+        runs = [grid.index(run.switch_percent) for run in known if run.accuracy > least]
+        return sorted({*runs, last})
+
     finished = played(strategy, steps(TARGET, TARGET, TARGET, 0.7))
     assert len(finished) > 2
     for count in range(1, len(finished) + 1):
         known = finished[:count]
         outlook = Assessment(strategy, known)._outlook
-        target = outlook.belief.target_accuracy
-        held = [grid.index(run.switch_percent) for run in known if run.accuracy > target - 0.01]
-        without = uses * outlook.least_time(sorted({*held, last}))
+        without = uses * outlook.least_time(held())
         totals = {}
         for index, percent in enumerate(grid):
             price = percent / 100 + (1 - percent / 100) * outlook.ratio
-            least = outlook.least_times(index, sorted({*held, last}), 3)
+            least = outlook.least_times(index, held(), 3)
+            if index == last:
+                least = outlook.least_times_of_target(held, 3)
             totals[percent] = min(n * price + uses * one for n, one in enumerate(least, 1))
         best = min(totals, key=lambda percent: totals[percent])
         if count < len(finished):
@@ -157,6 +163,32 @@ def test_a_run_is_made_where_it_saves_more_than_it_costs() -> None:
             assert totals[best] < without
         else:
             assert totals[best] >= without
+
+
+def test_the_first_protocol_is_repeated_where_the_answer_hangs_on_its_one_run() -> None:
+    strategy = AdaptiveStrategy(early_stop=False, share_prefix=False)
+    runs = [(100.0, TARGET), (25.0, TARGET - 0.023), (50.0, TARGET - 0.012)]
+    once = [made(percent, reached, number, 0) for number, (percent, reached) in enumerate(runs)]
+
+    def answer(known: list[Observation]) -> float:
+        found = strategy.standing_answer(known)
+        assert found is not None
+        return found.switch_percent
+
+    assert (answer(once), strategy.decide(once)) == (100.0, NextTrial(100.0))
+    # Half of what the switch lost was the luck of that run.
+    assert answer([*once, made(100, TARGET - 0.008, 3, 1)]) == 50.0
+    assert answer([*once, made(100, TARGET, 3, 1)]) == 100.0
+
+
+@given(st.floats(0.1, 0.7), st.integers(0, 3))
+def test_a_quiet_job_is_not_asked_for_a_second_run_of_the_first_protocol(
+    ratio: float, deepest: int
+) -> None:
+    accuracies = [TARGET] * (1 + deepest) + [0.5]
+    run_at = steps(*accuracies, second_seconds=ratio * FIRST_SECONDS)
+    finished = played(AdaptiveStrategy(settings=3), run_at)
+    assert [run.switch_percent for run in finished].count(100.0) == 1
 
 
 def test_after_bsp_alone_a_job_with_a_momentum_for_each_worker_is_tried_early() -> None:
