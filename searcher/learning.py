@@ -125,7 +125,8 @@ class Revision:
     """A reason to leave this version of a policy for another switch, the `answer`.
 
     In so many of its `uses` the switch `failed`. The `expected_time` of a later training with it is
-    in trainings with the first protocol alone; None where no run had its switch.
+    in trainings with the first protocol alone, `delivered_share` that of the models which keep the
+    accuracy; None where no run had its switch.
     """
 
     version: int
@@ -133,21 +134,31 @@ class Revision:
     uses: int
     failed: int
     expected_time: float | None
+    delivered_share: float | None
     answer: Decided
 
     @property
     def why(self) -> str:
         """The reason as a clause, which becomes that of the new policy."""
-        here, there = self.expected_time, self.answer.promise.expected_time
-        what = "is more likely to keep the accuracy"
+        here, there, answer = self.expected_time, self.answer.promise.expected_time, self.answer
+        share, was = answer.promise.delivered_share, self.delivered_share
+        if answer.switch_percent == self.switch_percent and answer.promise.reason is not None:
+            return answer.promise.reason
         if here is None or there is None:
             what = "is expected to save time"
         elif there < here:
             what = f"is expected to save time ({there:.2f} instead of {here:.2f})"
-        later = self.answer.switch_percent > self.switch_percent
-        which = "a later" if later else "an earlier"
+        elif share is not None and was is not None and share > was:
+            what = "is more likely to keep the accuracy"
+        else:
+            what = f"has kept the accuracy, as no run at {self.switch_percent:g} % has"
+        which = (
+            "a later switch" if answer.switch_percent > self.switch_percent else "an earlier one"
+        )
+        if answer.switch_percent == BASELINE_PERCENT:
+            which = "training without a switch"
         failed = f"{self.failed} of {self.uses} switches failed with version {self.version}, and "
-        return (failed if self.failed else "") + f"{which} switch {what}"
+        return (failed if self.failed else "") + f"{which} {what}"
 
 
 @dataclass(frozen=True)
@@ -231,14 +242,25 @@ class UsedJob:
         if expected_uses is None and failed < _LEAST_FAILED:
             return None
         answer = self._decision(expected_uses or 0)
-        is_first = self.policy.promise.reason == UNTRIED_REASON
         if not isinstance(answer, Decided):
             return None
-        if answer.switch_percent == self._point(here) and not is_first:
+        is_same = answer.switch_percent == self._point(here)
+        # What nobody had tried has another reason once somebody has.
+        if is_same and (
+            self.policy.promise.reason != UNTRIED_REASON
+            or answer.promise.reason == UNTRIED_REASON
+        ):
             return None
         before = self._assessment().expected(self._point(here))
-        time = None if before is None else before.promise.expected_time
-        return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
+        return Revision(
+            self.policy.version,
+            here,
+            len(self.kept),
+            failed,
+            None if before is None else before.promise.expected_time,
+            None if before is None else before.promise.delivered_share,
+            answer,
+        )
 
     def expected(self, percent: float) -> Decided | None:
         """What is expected of a training with a switch."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
+from syncswitch.storage.policies.unmeasured import RECORDED
 from syncswitch.storage.records.job import RunConditions, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.values import condition_values
@@ -62,6 +63,16 @@ def workers_text(workers: int, simulated_cluster: str | None) -> str:
 def counted(number: int, what: str) -> str:
     """A count with its noun, for example `1 run`, `1,200 runs`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def other_jobs_text(own_jobs: int, names: Iterable[str] = ()) -> str:
+    """The jobs that a first belief rests on, for example `7 recorded jobs and 1 job of this ...`.
+
+    The recorded ones may have names.
+    """
+    named = f" ({'; '.join(names)})" if names else ""
+    own = f" and {counted(own_jobs, 'job')} of this database" if own_jobs else ""
+    return f"{RECORDED} recorded jobs{named}{own}"
 
 
 def accuracy_interval(

@@ -17,8 +17,12 @@ from syncswitch.searcher.strategies.base import (
     is_guarded,
 )
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.words import counted, measured_threshold_text, percent_text, sentence
-from syncswitch.storage.policies.unmeasured import RECORDED
+from syncswitch.searcher.words import (
+    measured_threshold_text,
+    other_jobs_text,
+    percent_text,
+    sentence,
+)
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
@@ -208,23 +212,18 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
 
 def _bearing_text(why: Explanation, first: str) -> str:
     """What other jobs say before the first run of this one."""
+    from syncswitch.searcher.strategies.adaptive.guesses import RECORDED_JOBS
+
     shares = ", ".join(
         f"{_percent(share)} at {percent_text(percent)}"
         for percent, share in why.bearing
         if percent < BASELINE_PERCENT
     )
+    jobs = other_jobs_text(why.own_jobs, RECORDED_JOBS)
     return (
-        f"Before the first run, by {other_jobs_text(why.own_jobs)}: so many jobs bear a switch, and"
+        f"Before the first run, by {jobs}: so many jobs bear a switch, and"
         f" keep the accuracy nearly as often as with {first} alone: {shares}."
     )
-
-
-def other_jobs_text(own_jobs: int) -> str:
-    """The jobs that the first belief rests on, by number and name."""
-    from syncswitch.searcher.strategies.adaptive.guesses import RECORDED_JOBS
-
-    own = f" and {counted(own_jobs, 'job')} of this database" if own_jobs else ""
-    return f"{RECORDED} recorded jobs ({'; '.join(RECORDED_JOBS)}){own}"
 
 
 def _untried_text(one: Untried) -> str:

@@ -54,7 +54,7 @@ def promise_sentences(policy: TimingPolicy) -> str:
     within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
     usual = policy.promise.baseline_kept_share
     if policy.target_accuracy is None:
-        return expected_sentences(policy)
+        return expected_sentences(policy, has_runs=True)
     if policy.switch_percent >= BASELINE_PERCENT:
         if usual is None:
             return ""

@@ -138,12 +138,16 @@ class BinarySearchSampler(BaseSampler):
         others = [one for one in study.get_trials(deepcopy=False) if one.number != trial.number]
         same = [one for one in others if one.params.get(self._parameter) == percent]
         if 1 + sum(one.state.name in NO_RESULT for one in same) == self._strategy.runs:
-            _LOG.warning(
-                "%s %g gave no result %d times: the search goes on as if it had diverged",
-                self._parameter,
-                percent,
-                self._strategy.runs,
-            )
+            self._tell_given_up(percent)
+
+    def _tell_given_up(self, percent: float) -> None:
+        """Says that no further run is asked for at a switch point."""
+        _LOG.warning(
+            "%s %g gave no result %d times: the search goes on as if it had diverged",
+            self._parameter,
+            percent,
+            self._strategy.runs,
+        )
 
     def reseed_rng(self) -> None:
         """Reseeds the independent sampler."""

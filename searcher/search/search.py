@@ -237,6 +237,9 @@ class _SearchSampler(BinarySearchSampler):
     def _next_percent(self, study: optuna.Study, trial: FrozenTrial, strategy: Strategy) -> float:
         return self.state.plan.switch_percent
 
+    def _tell_given_up(self, percent: float) -> None:
+        """Says nothing: whoever searches says why runs fail, and does not go on as if they had."""
+
 
 class SearchStudy:
     """An Optuna study whose trials are the runs of one search, and the trial store beside it.

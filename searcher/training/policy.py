@@ -16,14 +16,13 @@ from syncswitch.searcher.selection import Selection, is_policy_file, known_polic
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.training.uses import UsesHome
-from syncswitch.searcher.words import counted
+from syncswitch.searcher.words import other_jobs_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.policies.unmeasured import (
     LEARNT,
-    RECORDED,
     unmeasured_policy,
     unmeasured_text,
 )
@@ -346,9 +345,6 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
             " which knowing it is expected to save more time than this run takes. How early this"
             " job may switch is not known yet"
         )
-    jobs = f"{RECORDED} recorded jobs"
-    if planned.own_jobs:
-        jobs += f" and {counted(planned.own_jobs, 'job')} of this database"
     return unmeasured_text(
         replace(
             unmeasured_policy(identity),
@@ -359,7 +355,8 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
         ),
         "what was trained after it" if planned.goes_back else "all that was trained until then",
         "--switch-at 100",
-        jobs=jobs,
+        jobs=other_jobs_text(planned.own_jobs),
+        has_runs=planned.policy is not None,
         span=f"{'this training' if left == 1 else f'the {left:,} trainings to come'} (--uses)",
     )
 

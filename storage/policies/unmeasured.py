@@ -102,6 +102,7 @@ def unmeasured_text(
     *,
     jobs: str = f"{RECORDED} recorded jobs",
     span: str = "this training",
+    has_runs: bool = False,
 ) -> str:
     """Says what a training with such a policy does and why, and what nobody knows.
 
@@ -111,6 +112,7 @@ def unmeasured_text(
         alone: How to train with the first protocol alone instead, such as `switch_at=100`.
         jobs: The jobs that the expectation rests on.
         span: What shall take the least time.
+        has_runs: Whether the job has trained with a switch before.
 
     Returns:
         Sentences without the last full stop, and a verb in front that wants a subject.
@@ -126,26 +128,37 @@ def unmeasured_text(
     if not policy.threshold:
         tests += ", which without a threshold show little but a run that diverges"
     how = f"{how}, guarded by {tests}; a switch that fails costs {lost}"
+    shown = (
+        f"other jobs ({jobs}) and its own runs show" if has_runs else f"other jobs show ({jobs})"
+    )
     return (
-        f"{how}. No run of {first} alone has measured a target, and by what other jobs show"
-        f" ({jobs}) that is the least time for {span}. {expected_sentences(policy)} {alone} trains"
-        f" with {first} alone"
+        f"{how}. No run of {first} alone has measured a target, and by what {shown}"
+        f" that is the least time for {span}. {expected_sentences(policy, has_runs)}"
+        f" {alone} trains with {first} alone"
     )
 
 
-def expected_sentences(policy: TimingPolicy) -> str:
-    """Says what to expect of a policy whose target nobody has measured; empty if unknown."""
+def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
+    """Says what to expect of a policy whose target nobody has measured; empty if unknown.
+
+    Where the job `has_runs`, their paces and how they differ count as well.
+    """
     promise = policy.promise
     delivered, usual = promise.delivered_share, promise.baseline_kept_share
     time = promise.expected_time
     if delivered is None or usual is None or time is None:
         return ""
     first = protocol_text(policy.job.first_protocol)
+    rests_on = "that is expected from other jobs, and not measured on this one"
+    if has_runs:
+        rests_on = (
+            "the time goes by the pace of its own runs, the rest by other jobs and by how these"
+            f" runs ended, none of them with {first} alone"
+        )
     return (
         f"About {100 * delivered:.0f} of 100 jobs like this one should deliver a model"
         f" {_good_text(policy.threshold, first, policy.job.metric)}, where about"
-        f" {100 * usual:.0f} do with {first} alone, in {time:.2f} of its time: that is expected"
-        " from other jobs, and not measured on this one."
+        f" {100 * usual:.0f} do with {first} alone, in {time:.2f} of its time: {rests_on}."
     )
 
 

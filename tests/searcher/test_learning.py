@@ -14,6 +14,7 @@ from sqlalchemy import Engine, event
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.learning import (
     NextRun,
+    Revision,
     UsedJob,
     after_use,
     band,
@@ -431,6 +432,38 @@ def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
     # It was revised, and its successor has not been used yet.
     assert revise(database, policy) is None
     assert revise(database, new) is None
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "times", "shares", "why"),
+    [
+        (25.0, 12.5, (0.6, 0.5), (0.9, 0.9), "an earlier one is expected to save time (0.50 inste"),
+        (25.0, 50.0, (0.5, 0.7), (0.8, 0.9), "a later switch is more likely to keep the accuracy"),
+        (25.0, 100.0, (0.5, 1.0), (0.8, 0.9), "training without a switch is more likely to keep"),
+        (25.0, 12.5, (0.5, 0.6), (0.9, 0.8), "an earlier one has kept the accuracy, as no run at"),
+        (100.0, 100.0, (1.0, 1.0), (0.9, 0.9), "an earlier switch saves no time"),
+        (25.0, 50.0, (None, 0.7), (None, 0.9), "a later switch is expected to save time"),
+    ],
+)
+def test_a_revision_says_what_is_better_about_its_switch(
+    here: float,
+    there: float,
+    times: tuple[float | None, float],
+    shares: tuple[float | None, float],
+    why: str,
+) -> None:
+    answer = Decided(
+        there,
+        0.9,
+        delivered_share=shares[1],
+        expected_time=times[1],
+        reason="an earlier switch saves no time" if there == 100 else None,
+    )
+    found = Revision(1, here, 3, 0, times[0], shares[0], answer)
+    assert found.why.startswith(why)
+    if here != there:
+        failed = replace(found, failed=2).why
+        assert failed == f"2 of 3 switches failed with version 1, and {found.why}"
 
 
 def test_a_switch_that_failed_at_the_end_of_a_use_counts_with_its_accuracy(

@@ -48,13 +48,22 @@ def test_the_first_training_needs_no_search_and_says_what_is_not_known(job: str)
         " (--uses)."
     ) in said
     expected = "that is expected from other jobs, and not measured on this one"
-    # Before the run, and in its closing lines.
-    assert said.count(expected) == 2
+    # Before the run; in its closing lines its own pace counts.
+    assert said.count(expected) == 1
+    rests_on = (
+        "the time goes by the pace of its own runs, the rest by other jobs and by how these runs"
+        " ended, none of them with BSP alone"
+    )
+    assert said.count(rests_on) == 1
     assert "target itself" not in said
     why = words_of(invoked(search, "policy", "show", "tiny", "--why"))
     assert "No target is measured: BSP alone has not trained this job." in why
     assert "Before the first run, by 7 recorded jobs (digits with four networks" in why
-    (use,) = json.loads(invoked(search, "uses", "list", "--json").stdout)
+    again = words_of(trained(job))
+    assert expected not in again
+    assert again.count(rests_on) == 2
+    assert "by what other jobs (7 recorded jobs) and its own runs show that is the" in again
+    use, _ = json.loads(invoked(search, "uses", "list", "--json").stdout)
     assert (use["kept"], use["target_accuracy"]) == (None, None)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import pytest
 from generated_trainer import GeneratedTrainer
 from searches import search
 
@@ -13,7 +14,9 @@ from syncswitch.searcher.search.observations import observations_of
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.trial import (
     Evaluation,
@@ -106,3 +109,20 @@ def test_how_much_it_loses_is_measured_where_that_is_wanted(url: str) -> None:
     for run, events in failing_runs(url, early_stop=False):
         assert not events
         assert not observations_of([run])[0].alarmed
+
+
+class Refusing(GeneratedTrainer):
+    """Cannot train before its user mends something."""
+
+    def _record(self, spec: TrialSpec, observer: Observer, started_at: datetime) -> TrialRecord:
+        raise UserError("there is no such file")
+
+
+def test_a_run_that_its_user_has_to_mend_is_told_of_once(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = SearchPlan(PaperStrategy(settings=2, runs=1))
+    with pytest.raises(UserError, match="there is no such file"):
+        search(url, Refusing(), plan)
+    # No search goes on as if that switch point had diverged.
+    assert not [said for said in caplog.messages if "gave no result" in said]
