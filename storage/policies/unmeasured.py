@@ -129,7 +129,7 @@ def unmeasured_text(
         tests += ", which without a threshold show little but a run that diverges"
     how = f"{how}, guarded by {tests}; a switch that fails costs {lost}"
     shown = (
-        f"other jobs ({jobs}) and its own runs show" if has_runs else f"other jobs show ({jobs})"
+        f"other jobs ({jobs}) and its own runs show," if has_runs else f"other jobs show ({jobs})"
     )
     return (
         f"{how}. No run of {first} alone has measured a target, and by what {shown}"
@@ -152,7 +152,7 @@ def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
     rests_on = "that is expected from other jobs, and not measured on this one"
     if has_runs:
         rests_on = (
-            "the time goes by the pace of its own runs, the rest by other jobs and by how these"
+            "the time goes by the pace of this job's runs, the rest by other jobs and by how these"
             f" runs ended, none of them with {first} alone"
         )
     return (

@@ -51,7 +51,7 @@ def test_the_first_training_needs_no_search_and_says_what_is_not_known(job: str)
     # Before the run; in its closing lines its own pace counts.
     assert said.count(expected) == 1
     rests_on = (
-        "the time goes by the pace of its own runs, the rest by other jobs and by how these runs"
+        "the time goes by the pace of this job's runs, the rest by other jobs and by how these runs"
         " ended, none of them with BSP alone"
     )
     assert said.count(rests_on) == 1
@@ -62,7 +62,7 @@ def test_the_first_training_needs_no_search_and_says_what_is_not_known(job: str)
     again = words_of(trained(job))
     assert expected not in again
     assert again.count(rests_on) == 2
-    assert "by what other jobs (7 recorded jobs) and its own runs show that is the" in again
+    assert "by what other jobs (7 recorded jobs) and its own runs show, that is the" in again
     use, _ = json.loads(invoked(search, "uses", "list", "--json").stdout)
     assert (use["kept"], use["target_accuracy"]) == (None, None)
 
