@@ -247,8 +247,7 @@ class UsedJob:
         is_same = answer.switch_percent == self._point(here)
         # What nobody had tried has another reason once somebody has.
         if is_same and (
-            self.policy.promise.reason != UNTRIED_REASON
-            or answer.promise.reason == UNTRIED_REASON
+            self.policy.promise.reason != UNTRIED_REASON or answer.promise.reason == UNTRIED_REASON
         ):
             return None
         before = self._assessment().expected(self._point(here))

@@ -38,7 +38,10 @@ from tests.trainers.reference import (
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
-PROTOCOLS = ("ssp:1", "dssp:1-3", "ds-sync:2", "qsr:2:0.1:kept", "selsync:0.3", "local-sgd:3", "gba:3")
+PROTOCOLS = (
+    *("ssp:1", "dssp:1-3", "ds-sync:2", "qsr:2:0.1:kept"),
+    *("selsync:0.3", "local-sgd:3", "gba:3"),
+)
 # Each before the switch and after it.
 PAIRS = list(zip(PROTOCOLS, (*PROTOCOLS[1:], PROTOCOLS[0]), strict=True))
 REPLICATED = ("ds-sync:2", "qsr:2:0.1:kept", "selsync:0.3", "local-sgd:3")
