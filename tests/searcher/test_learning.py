@@ -45,7 +45,7 @@ from syncswitch.storage.queries.policies import use_facts
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, GuardOutcome
 from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy, whole_use
+from syncswitch.storage.records.policy import Promise, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.uses.store import record_use, uses, uses_of
 from syncswitch.storage.uses.summary import UseSummary
@@ -456,9 +456,11 @@ def test_a_revision_says_what_is_better_about_its_switch(
     answer = Decided(
         there,
         0.9,
-        delivered_share=shares[1],
-        expected_time=times[1],
-        reason="an earlier switch saves no time" if there == 100 else None,
+        Promise(
+            delivered_share=shares[1],
+            expected_time=times[1],
+            reason="an earlier switch saves no time" if there == 100 else None,
+        ),
     )
     found = Revision(1, here, 3, 0, times[0], shares[0], answer)
     assert found.why.startswith(why)
