@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.second_phase import REFERENCES
+from benchmarks.second_phase import PROFILE, REFERENCES
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.workload import Workload
@@ -17,7 +17,7 @@ from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 
 WORKERS = 8
-JOBS = ["digits", "hot-breast-cancer", "breast-cancer", "clicks", "batchnorm", "transformer"]
+JOBS = list(REFERENCES)
 GRID = (100.0, 50.0, 25.0, 12.5, 6.25, 3.125, 1.5625, 0.0)
 """The switch points from BSP to ASP with a momentum for each worker, descending."""
 _DELTAS = (0.25, 0.3, 0.5)
@@ -29,7 +29,7 @@ def _one_straggler() -> ClusterProfile:
 
 
 CLUSTERS: Mapping[str, Callable[[], ClusterProfile]] = {
-    "paper": partial(load_profile, "sync-switch-resnet32"),
+    "paper": partial(load_profile, PROFILE),
     "equal": partial(load_profile, "uniform"),
     "straggler": _one_straggler,
     "slow-link": partial(load_profile, "bottleneck"),

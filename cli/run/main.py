@@ -36,8 +36,7 @@ from syncswitch.searcher.backends.base import (
     TrainerChoice,
 )
 from syncswitch.searcher.backends.command import UsersCommand
-from syncswitch.searcher.backends.registry import TRAINERS
-from syncswitch.searcher.backends.replay import RecordedRuns
+from syncswitch.searcher.backends.registry import TRAINING
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.job import LARGEST_SEED, USUAL_PROTOCOLS, USUAL_WORKERS
 
@@ -155,7 +154,7 @@ class _Program(ProgramCommand, PanelCommand):
 )
 @tensorboard_option
 @mlflow_option()
-@trainer_options([kind for kind in TRAINERS if kind is not RecordedRuns])
+@trainer_options((*TRAINING, UsersCommand))
 @common_options
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
 def main(

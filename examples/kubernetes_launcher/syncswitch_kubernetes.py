@@ -18,7 +18,7 @@ from typing_extensions import override
 from syncswitch.searcher.backends.base import ProcessesChoice, option
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, program
-from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Life
+from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Life, last_words
 from syncswitch.trainers.cluster.processes.this_machine import NO_GPU, thread_limits
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ class KubernetesLauncher(Launcher):
             )
         except ApiException as error:
             return Condition(Life.RUNNING, f"the API server says {error.reason}")
-        words = " | ".join(log.split("\n")).strip(" |") or "nothing"
-        return Condition(Life.DEAD, f"pod {pod.metadata.name} ended; its last words: {words}")
+        return Condition(Life.DEAD, f"pod {pod.metadata.name} ended; {last_words(log)}")
 
     @override
     def signal(self, part: Part, number: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from syncswitch.searcher.backends.base import TrainerChoice
+from syncswitch.searcher.backends.base import ClusterChoice, TrainerChoice
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.ray import RayCluster
@@ -45,6 +45,9 @@ _BUILT_IN: tuple[type[TrainerChoice], ...] = (
 
 TRAINERS = *_BUILT_IN, *_added()
 """All kinds, the usual one first."""
+
+TRAINING = tuple(kind for kind in TRAINERS if issubclass(kind, ClusterChoice))
+"""Those that train workloads."""
 
 
 def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:

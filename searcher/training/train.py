@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, SkipValidation
 
 from syncswitch.searcher.backends.base import USUAL_USES, ClusterChoice
-from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
+from syncswitch.searcher.backends.registry import TRAINING, trainer_named
 from syncswitch.searcher.training.policy import (
     Chosen,
     Wanted,
@@ -163,7 +163,7 @@ def train(
 
     cluster = trainer_named(trainer, trainer_options or {}) if isinstance(trainer, str) else trainer
     if not isinstance(cluster, ClusterChoice):
-        kinds = ", ".join(kind.name for kind in TRAINERS if issubclass(kind, ClusterChoice))
+        kinds = ", ".join(kind.name for kind in TRAINING)
         raise UserError(f"trainer is {trainer!r}, which trains no workload: give one of {kinds}")
     check_copies(tensorboard, mlflow)
     storage_url, workers = database_url(storage), cluster.workers(workers)

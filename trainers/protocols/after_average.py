@@ -24,26 +24,3 @@ class AfterAverage(enum.Enum):
         if self is not AfterAverage.USUAL:
             return self
         return AfterAverage.ZEROED if is_built_in else AfterAverage.KEPT
-
-
-_ALLOWED = ", ".join(one.value for one in AfterAverage)
-
-
-def split_after(text: str, parts: int, usual: AfterAverage) -> tuple[str, AfterAverage]:
-    """Reads what may follow the `parts` other options, after a colon; returns the rest, and it.
-
-    Raises:
-        ValueError: It is something else.
-    """
-    others, colon, last = text.rpartition(":")
-    if not colon or text.count(":") < parts:
-        return text, usual
-    try:
-        return others, AfterAverage(last.strip())
-    except ValueError as error:
-        raise ValueError(f"AFTER must be one of {_ALLOWED}") from error
-
-
-def after_text(after: AfterAverage, usual: AfterAverage) -> str:
-    """Writes it so that `split_after` reads the same; what is usual is left out."""
-    return "" if after is usual else f":{after.value}"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from syncswitch.trainers.protocols.after_average import (
-    AfterAverage,
-    after_text,
-    split_after,
-)
+from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.base import Exchange, Release, whole_number
 from syncswitch.trainers.protocols.bsp import BSP
+
+_ALLOWED = ", ".join(one.value for one in AfterAverage)
 
 
 class LocalSGD(BSP):
@@ -36,6 +34,8 @@ class LocalSGD(BSP):
     exchange = Exchange.REPLICA
     least_workers = 2
     after = AfterAverage.USUAL
+    own_parts: ClassVar[int] = 1
+    """The number of options before AFTER, with colons between them."""
 
     _least_joined = 2
 
@@ -48,13 +48,30 @@ class LocalSGD(BSP):
     @override
     @classmethod
     def parse_options(cls, text: str) -> Mapping[str, Any]:
-        steps, after = split_after(text, 1, cls.after)
-        return {"period_steps": whole_number(steps, "STEPS", 1), "after": after}
+        own, colon, last = text.rpartition(":")
+        if not colon or text.count(":") < cls.own_parts:
+            return {**cls.parse_own(text), "after": cls.after}
+        try:
+            after = AfterAverage(last.strip())
+        except ValueError as error:
+            raise ValueError(f"AFTER must be one of {_ALLOWED}") from error
+        return {**cls.parse_own(own), "after": after}
 
     @override
     @classmethod
     def format_options(cls, options: Mapping[str, Any]) -> str:
-        return f"{options['period_steps']}{after_text(options['after'], cls.after)}"
+        after = options["after"]
+        return cls.format_own(options) + ("" if after is cls.after else f":{after.value}")
+
+    @classmethod
+    def parse_own(cls, text: str) -> dict[str, Any]:
+        """Reads the options before AFTER; see `parse_options`."""
+        return {"period_steps": whole_number(text, "STEPS", 1)}
+
+    @classmethod
+    def format_own(cls, options: Mapping[str, Any]) -> str:
+        """Writes the options before AFTER; see `format_options`."""
+        return str(options["period_steps"])
 
     @override
     def remove(self, worker: int) -> Release:

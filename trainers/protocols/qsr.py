@@ -7,11 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.trainers.protocols.after_average import (
-    AfterAverage,
-    after_text,
-    split_after,
-)
+from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.base import (
     LARGEST_NUMBER,
     ReplicaStep,
@@ -52,6 +48,7 @@ class QSR(LocalSGD):
 
     name = "qsr"
     usage = "qsr:STEPS:ALPHA[:AFTER]"
+    own_parts = 2
 
     def __init__(
         self,
@@ -65,20 +62,17 @@ class QSR(LocalSGD):
 
     @override
     @classmethod
-    def parse_options(cls, text: str) -> Mapping[str, Any]:
-        text, after = split_after(text, 2, cls.after)
+    def parse_own(cls, text: str) -> dict[str, Any]:
         steps, _, alpha = text.partition(":")
         return {
             "least_steps": whole_number(steps, "STEPS", 1),
             "alpha": decimal_number(alpha, "ALPHA", is_above_zero=True),
-            "after": after,
         }
 
     @override
     @classmethod
-    def format_options(cls, options: Mapping[str, Any]) -> str:
-        steps, alpha = options["least_steps"], decimal_text(options["alpha"])
-        return f"{steps}:{alpha}{after_text(options['after'], cls.after)}"
+    def format_own(cls, options: Mapping[str, Any]) -> str:
+        return f"{options['least_steps']}:{decimal_text(options['alpha'])}"
 
     @override
     def observe(self, worker: int, step: ReplicaStep) -> None:

@@ -8,11 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.trainers.protocols.after_average import (
-    AfterAverage,
-    after_text,
-    split_after,
-)
+from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.base import (
     Release,
     ReplicaStep,
@@ -64,14 +60,13 @@ class SelSync(LocalSGD):
 
     @override
     @classmethod
-    def parse_options(cls, text: str) -> Mapping[str, Any]:
-        delta, after = split_after(text, 1, cls.after)
-        return {"delta": decimal_number(delta, "DELTA"), "after": after}
+    def parse_own(cls, text: str) -> dict[str, Any]:
+        return {"delta": decimal_number(text, "DELTA")}
 
     @override
     @classmethod
-    def format_options(cls, options: Mapping[str, Any]) -> str:
-        return f"{decimal_text(options['delta'])}{after_text(options['after'], cls.after)}"
+    def format_own(cls, options: Mapping[str, Any]) -> str:
+        return decimal_text(options["delta"])
 
     @override
     def observe(self, worker: int, step: ReplicaStep) -> None:

@@ -521,7 +521,7 @@ class TrainingLearner(Learner):
         self._exchange, self._second_since = exchange, second_since
         is_replica = exchange is Exchange.REPLICA
         self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
-        self._outer = begun(self.state.parameters)
+        self._outer = begun(self.state.parameters) if is_replica else NO_OUTER
         is_own = exchange is Exchange.PUSH and self._configuration.is_own(second_since)
         is_bounded = self._configuration.bounds_steps(self.state.updates)
         updates = self._configuration.own_updates(self.state.updates, second_since, done)

@@ -131,6 +131,11 @@ def tail_of_log(log: Path) -> str:
         # Enough for the longest lines, even at four bytes per character.
         file.seek(max(0, size - _LINES * _LONGEST_LINE * 4))
         content = file.read()
-    lines = content.decode(errors="replace").strip().splitlines()
+    return last_words(content.decode(errors="replace"))
+
+
+def last_words(text: str) -> str:
+    """Returns the last lines of a log's text, shortened and on one line."""
+    lines = text.strip().splitlines()
     tail = " | ".join(line.strip()[:_LONGEST_LINE] for line in lines[-_LINES:]) or "nothing"
     return f"its last words: {tail}"
