@@ -200,11 +200,17 @@ class NumpyFiles(Source):
 
     def __init__(self, *paths: str | Path) -> None:
         self._files = FileSet.of(paths)
-        lengths = [len(self._mapped(number)) for number in range(len(self._files))]
+        arrays = [_opened(path) for path in self._files.paths]
+        lengths = [len(array) for array in arrays]
         if len(set(lengths)) > 1:
             said = ", ".join(map(str, lengths))
             raise WorkloadError(f"data: {self._files.paths[0]} and the others hold {said} rows")
         self._examples = lengths[0]
+        # So that readers parse no header: Python 3.11 may fail where several threads parse at once.
+        self._layouts: list[Any] = [
+            (array.dtype.str, array.offset, array.shape, "C" if array.flags.c_contiguous else "F")
+            for array in arrays
+        ]
 
     @property
     @override
@@ -217,21 +223,28 @@ class NumpyFiles(Source):
 
     @override
     def read(self, numbers: Array) -> Rows:
-        self._files.check()
         return tuple(np.array(self._mapped(one)[numbers]) for one in range(len(self._files)))
 
     def _mapped(self, number: int) -> Array:
-        path = self._files.paths[number]
-        try:
-            found: Array = np.load(path, mmap_mode="r")
-        except (OSError, ValueError) as error:
-            raise WorkloadError(
-                f"data: {path} is not an array that can be read in place ({error}); write an"
-                " array of numbers with np.save"
-            ) from error
-        if not found.ndim:
-            raise WorkloadError(f"data: {path} holds a single value; give an array of examples")
-        return found
+        dtype, offset, shape, order = self._layouts[number]
+        with (
+            self._files.opened(number) as descriptor,
+            open(descriptor, "rb", closefd=False) as file,
+        ):
+            return np.memmap(file, np.dtype(dtype), "r", offset, tuple(shape), order)
+
+
+def _opened(path: str) -> np.memmap[Any, Any]:
+    try:
+        array: np.memmap[Any, Any] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise WorkloadError(
+            f"data: {path} is not an array that can be read in place ({error}); write an"
+            " array of numbers with np.save"
+        ) from error
+    if not array.ndim:
+        raise WorkloadError(f"data: {path} holds a single value; give an array of examples")
+    return array
 
 
 class TFRecordFiles(Source):

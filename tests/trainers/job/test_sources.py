@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import gc
 import gzip
 import os
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +104,7 @@ def saved(path: Path, values: Any) -> Path:
 
 
 def test_rows_come_from_each_file(tmp_path: Path) -> None:
-    inputs, labels = np.arange(24, dtype=np.float32).reshape(6, 2, 2), np.arange(6)
+    inputs, labels = np.arange(24, dtype=np.float32).reshape((6, 2, 2), order="F"), np.arange(6)
     source = NumpyFiles(saved(tmp_path / "x.npy", inputs), saved(tmp_path / "y.npy", labels))
     assert source.examples == 6
     wanted = np.array([5, 0, 3, 0])
@@ -114,6 +117,37 @@ def test_rows_come_from_each_file(tmp_path: Path) -> None:
     saved(tmp_path / "y.npy", labels[:5])
     with pytest.raises(WorkloadError, match=r"y\.npy has changed"):
         source.read(wanted)
+
+
+class Slow:
+    """What leaves the processor to other threads where it is collected: anywhere."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        for _ in range(50):
+            pass
+
+
+def test_threads_read_the_same_files_at_once(tmp_path: Path) -> None:
+    inputs = np.arange(24.0).reshape(6, 4)
+    source = NumpyFiles(saved(tmp_path / "x.npy", inputs))
+
+    def read(number: int) -> Any:
+        Slow()
+        return source.read(np.array([number]))[0]
+
+    usual = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(5)
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(read, [number % 6 for number in range(3000)]))
+    finally:
+        gc.set_threshold(*usual[0])
+        sys.setswitchinterval(usual[1])
+    np.testing.assert_array_equal(np.concatenate(found), np.tile(inputs, (500, 1)))
 
 
 @pytest.mark.parametrize(
