@@ -60,18 +60,18 @@ def fixed_choices(workload: Workload) -> dict[str, Choice]:
         "DSSP, lead 3 to 15": "dssp:3-15",
         "DS-Sync, groups of 2": "ds-sync:2",
         "GBA, 3 updates late": "gba:3",
-        "local SGD, every 8": "local-sgd:8",
+        "local SGD, every 8": "local-sgd:8:zeroed",
         **{f"SelSync, delta {delta}": f"selsync:{delta}" for delta in _DELTAS},
     }
     found = {"BSP": SWITCHED[0]} | {name: Choice(alone(text)) for name, text in texts.items()}
     rate, boundaries = workload.learning_rate, workload.learning_rate_boundaries
     if isinstance(rate, float):
         alpha = rate * min(WORKERS, workload.largest_scaling or WORKERS)
-        found["QSR, from every 8"] = Choice(alone(f"qsr:8:{alpha:g}"))
+        found["QSR, from every 8"] = Choice(alone(f"qsr:8:{alpha:g}:zeroed"))
     if boundaries and boundaries[0][0] < workload.total_worker_steps:
         percent = 100 * boundaries[0][0] / workload.total_worker_steps
         found["post-local SGD, every 8 from the first decay"] = Choice(
-            ("bsp", "local-sgd:8"), percent
+            ("bsp", "local-sgd:8:zeroed"), percent
         )
     if workload.name == "clicks":  # the rows of its tables are trained on the parameter server
         found = {name: one for name, one in found.items() if not _has_replicas(one)}

@@ -16,11 +16,3 @@ class AfterAverage(enum.Enum):
     """All begin anew, with zeros."""
     NESTEROV = "nesterov"
     """They are kept, and an outer step takes the place of the average; see `outer_step`."""
-    USUAL = "usual"
-    """Zeroed with the built-in SGD, kept with other optimizers."""
-
-    def with_optimizer(self, *, is_built_in: bool) -> AfterAverage:
-        """Returns what `USUAL` means with an optimizer; any other one as it is."""
-        if self is not AfterAverage.USUAL:
-            return self
-        return AfterAverage.ZEROED if is_built_in else AfterAverage.KEPT

@@ -33,7 +33,7 @@ class LocalSGD(BSP):
     usage = "local-sgd:STEPS[:AFTER]"
     exchange = Exchange.REPLICA
     least_workers = 2
-    after = AfterAverage.USUAL
+    after = AfterAverage.AVERAGED
     own_parts: ClassVar[int] = 1
     """The number of options before AFTER, with colons between them."""
 

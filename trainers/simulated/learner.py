@@ -679,7 +679,6 @@ class TrainingLearner(Learner):
         """The replicas after their average."""
         parameters, statistics = self._mean_model(replicas)
         changed: dict[str, Any] = {"parameters": parameters, "statistics": statistics}
-        after = after.with_optimizer(is_built_in=isinstance(self._optimizer, MomentumSGD))
         if after is AfterAverage.AVERAGED:
             changed["slots"] = mean_vector([replica.slots for replica in replicas])
         elif after is AfterAverage.ZEROED:

@@ -284,9 +284,9 @@ MESSAGES = 6 * 0.125
         ("ds-sync:2", REPLICAS, 4, 12, 3 * (1 + 0.25 + MESSAGES)),
         ("ds-sync:2", REPLICAS, 16, 48, 3 * (1 + 0.25 + MESSAGES)),
         ("ds-sync:4", REPLICAS, 4, 12, 3 * (1 + 1.5 * 0.25 + MESSAGES)),
-        ("local-sgd:1", REPLICAS, 5, 15, 3 * (1 + 1.6 * 0.25 + MESSAGES)),
+        ("local-sgd:1:kept", REPLICAS, 5, 15, 3 * (1 + 1.6 * 0.25 + MESSAGES)),
         # Local steps cost no network, and one alone has nothing to average.
-        ("local-sgd:5", REPLICAS, 4, 40, 10 + 2 * (1.5 * 0.25 + MESSAGES)),
+        ("local-sgd:5:kept", REPLICAS, 4, 40, 10 + 2 * (1.5 * 0.25 + MESSAGES)),
         ("local-sgd:1", REPLICAS, 1, 3, 3.0),
         # Of the flags only the latency is left.
         ("selsync:0.3", REPLICAS, 1, 3, 3 * (1 + MESSAGES / 6)),
@@ -710,9 +710,9 @@ class TestOnlinePolicies:
         # One worker: a pull, the computing, a push.
         (LINKED, TimedJob(1, 5, ("bsp", "asp"), 100), 100.0, 5 * 3.0),
         # Replicas of 4 in one group: 2 * 3 / 4 of the model after each step.
-        (LINKED, TimedJob(4, 8, ("local-sgd:1", "asp"), 100), 100.0, 2 * (1.0 + 1.5)),
+        (LINKED, TimedJob(4, 8, ("local-sgd:1:kept", "asp"), 100), 100.0, 2 * (1.0 + 1.5)),
         # And as much of a momentum.
-        (LINKED, TimedJob(4, 8, ("local-sgd:1:averaged", "asp"), 100), 100.0, 2 * (1.0 + 3.0)),
+        (LINKED, TimedJob(4, 8, ("local-sgd:1", "asp"), 100), 100.0, 2 * (1.0 + 3.0)),
     ],
 )
 def test_times_alone_are_known(

@@ -256,7 +256,6 @@ class Cluster(ABC):
         be reached; they are left out of the mean.
         """
         left, lost = list(workers), list[int]()
-        after = after.with_optimizer(is_built_in=self.program.is_built_in)
         while len(left) > 1:
             gone = self._exchange_means(left, after)
             if not gone:

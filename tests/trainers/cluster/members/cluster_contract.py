@@ -357,21 +357,6 @@ class ClusterContract:
             assert left.updates == 0
         np.testing.assert_array_equal(replica_of(cluster, 2).slots, mean)
 
-    @pytest.mark.parametrize(("workload", "is_kept"), [(ROWS, False), (ADAM, True)])
-    def test_the_built_in_sgd_begins_anew_and_other_optimizers_go_on(
-        self, make_cluster: MakeCluster, workload: Workload, is_kept: bool
-    ) -> None:
-        cluster = make_cluster(workload, 2)
-        scattered(cluster, [0, 1])
-        for worker in (0, 1):
-            step(cluster, worker, worker, Exchange.REPLICA, 0.01)
-        before = replica_of(cluster, 0).slots
-        assert np.any(before)
-        assert cluster.average([0, 1], AfterAverage.USUAL) == []
-        after = replica_of(cluster, 0)
-        np.testing.assert_array_equal(after.slots, is_kept * before)
-        assert after.updates == is_kept
-
     def test_an_outer_step_is_the_same_on_all_and_who_is_new_takes_part(
         self, cluster: Cluster
     ) -> None:
