@@ -1,7 +1,7 @@
 """The benefit for users: real searches, then real guarded trainings with each policy.
 
     python -m benchmarks.live_trust [--workload digits] [--workers 8]
-        [--cluster simulated|threads|processes] [--searches 20] [--uses 20] [--begin-at 1.5625]
+        [--cluster paper|threads|processes] [--searches 20] [--uses 20] [--begin-at 1.5625]
         [--first] [--json FILE]
 
 Every search has seeds of its own. Its policy is then trained with as often as `--uses` says, as
@@ -17,7 +17,6 @@ who has just installed it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import statistics
 import tempfile
@@ -31,7 +30,7 @@ from rich.console import Console
 
 from benchmarks.console import at_most, parser
 from benchmarks.problems import BASELINE_PERCENT, BETA
-from benchmarks.second_phase import PROFILE, opened
+from benchmarks.trainings import PROFILE, identity_of, open_trainer
 from syncswitch.searcher.learning import band_alone
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.search_costs import study_costs
@@ -76,7 +75,7 @@ class Job:
 
     Attributes:
         reference: The workload, as on the command line.
-        cluster: `simulated`, `threads` or `processes`.
+        cluster: `paper` (simulated), `threads` or `processes`.
         workers: n.
         uses: Trainings at each switch point; their seeds are `_FIRST_SEED` and on.
         folder: For databases and checkpoints.
@@ -108,7 +107,7 @@ class Job:
 
     def trained(self, percent: float, policy: TimingPolicy | None = None) -> list[Training]:
         """Trainings that begin with a switch point, guarded if there is a policy's band."""
-        identity, opened_trainer = opened(self.reference, self.workers, self.cluster)
+        identity = identity_of(self.reference, self.workers, self.cluster)
         momentum = identity.momentum_after_switch
         band = None if policy is None else band_alone(policy, momentum)
         retries = later_switch_points(percent, momentum) if band else ()
@@ -116,7 +115,7 @@ class Job:
             TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
             for seed in self._seeds
         ]
-        with contextlib.closing(opened_trainer) as trainer:
+        with open_trainer(self.reference, self.workers, self.cluster) as trainer:
             return [_training(trainer.train(spec)) for spec in specs]
 
     def first(self) -> list[Training]:
@@ -145,7 +144,7 @@ class Job:
 
     @property
     def _trainer(self) -> dict[str, Any]:
-        if self.cluster == "simulated":
+        if self.cluster == "paper":
             return {"trainer": "simulated", "trainer_options": {"profile": PROFILE}}
         launcher = "in-process" if self.cluster == "threads" else "processes"
         return {"trainer": "local", "trainer_options": {"launcher": launcher}}
@@ -184,7 +183,7 @@ class Job:
 def main() -> None:
     """Prints what the trainings take, and how many keep the accuracy."""
     options = parser(
-        __doc__, workload="digits", workers=8, cluster="simulated", searches=20, uses=20,
+        __doc__, workload="digits", workers=8, cluster="paper", searches=20, uses=20,
         begin_at=float, first=False, json=Path,
     ).parse_args()  # fmt: skip
     console = Console(highlight=False)

@@ -1,6 +1,6 @@
 """Which one for my job? All ways of training and of searching, side by side.
 
-    python -m benchmarks.which_one [--file which_one.jsonl] [--seeds 10] [--repeats 20]
+    python -m benchmarks.which_one [--file trainings.jsonl] [--seeds 10] [--repeats 20]
         [--clusters paper equal straggler slow-link] [--jobs digits ...] [--uses 1 3 10 30]
 
 Each training is made once, on the simulated cluster, and kept in the file, so that a run that was
@@ -24,21 +24,14 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.choices import GRID, SWITCHED, WORKERS, fixed_choices
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.learning import figures
 from benchmarks.problems import BETA
 from benchmarks.recorded_jobs import GuardedJob, TrustJob
-from benchmarks.which_one_runs import (
-    CLUSTERS,
-    GRID,
-    JOBS,
-    SWITCHED,
-    JobRuns,
-    Recorded,
-    Training,
-    fixed_choices,
-)
+from benchmarks.trainings import CLUSTERS, REFERENCES, JobTrainings, Recorded, Training, shorter
 from syncswitch.searcher.strategies.baseline import ROUNDING
+from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.model.kept import kept_for_the_next
 
 RULES = {
@@ -111,14 +104,22 @@ def rule_row(name: str, job: GuardedJob, repeats: int, uses: list[int]) -> Row:
     return Row(name, kept, times)
 
 
-def rows_of(runs: JobRuns, seeds: int, repeats: int, uses: list[int]) -> list[Row]:
+def rows_of(
+    job: str, cluster: str, recorded: Recorded, length: str, seeds: int, repeats: int,
+    uses: list[int],
+) -> list[Row]:  # fmt: skip
     """Makes what trainings are missing, and returns all rows of a job on a cluster."""
-    switched = [runs.of(choice, seeds) for choice in SWITCHED]
-    bsp = switched[0]
-    choices = fixed_choices(runs.workload)
-    rows = [fixed_row(name, runs.of(one, seeds), bsp, uses) for name, one in choices.items()]
-    job = guarded_job(runs.job, switched)
-    return rows + [rule_row(name, job, repeats, uses) for name in RULES]
+    # Of the papers' jobs as well.
+    reference = f"{REFERENCES[job]},momentum_after_switch=own{length}"
+    choices = fixed_choices(load_workload(reference))
+    with JobTrainings(reference, WORKERS, cluster, recorded) as trainings:
+        switched = [trainings.of(choice, seeds) for choice in SWITCHED]
+        rows = [
+            fixed_row(name, trainings.of(one, seeds), switched[0], uses)
+            for name, one in choices.items()
+        ]
+    guarded = guarded_job(job, switched)
+    return rows + [rule_row(name, guarded, repeats, uses) for name in RULES]
 
 
 def table(title: str, by_job: dict[str, list[Row]], uses: list[int]) -> Table:
@@ -195,26 +196,31 @@ def main() -> None:
     """Makes the trainings that are missing, and prints the tables."""
     arguments = parser(
         __doc__,
-        file=Path("which_one.jsonl"),
+        file=Path("trainings.jsonl"),
         clusters=list(CLUSTERS),
-        jobs=JOBS,
+        jobs=list(REFERENCES),
         seeds=10,
         repeats=20,
         uses=[1, 3, 10, 30],
         worker_steps=int,
     )
     given = arguments.parse_args()
-    for kind, named, known in (("clusters", given.clusters, CLUSTERS), ("jobs", given.jobs, JOBS)):
+    for kind, named, known in (
+        ("clusters", given.clusters, CLUSTERS),
+        ("jobs", given.jobs, REFERENCES),
+    ):
         if unknown := set(named) - set(known):
             arguments.error(f"--{kind} {' '.join(unknown)}: give some of {' '.join(known)}")
+    length = shorter(given.worker_steps, interval=WORKERS)
     recorded, console = Recorded(given.file), Console(width=240)
     by_case: dict[str, list[Row]] = {}
     with at_most(48 * 3600), kept_for_the_next():
         for cluster in given.clusters:
             by_job = {}
             for job in given.jobs:
-                with JobRuns(job, cluster, recorded, given.worker_steps or 0) as runs:
-                    by_job[job] = rows_of(runs, given.seeds, given.repeats, given.uses)
+                by_job[job] = rows_of(
+                    job, cluster, recorded, length, given.seeds, given.repeats, given.uses
+                )
             title = f"{cluster}: kept, and time of {', '.join(map(str, given.uses))} trainings"
             console.print(table(title, by_job, given.uses))
             by_case |= {f"{job} on {cluster}": rows for job, rows in by_job.items()}

@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +17,7 @@ import psutil
 import pytest
 
 from benchmarks import (
+    choices,
     detector,
     failure_cases,
     failure_table,
@@ -29,9 +29,10 @@ from benchmarks import (
     simulator,
     sizes,
     stragglers,
+    trainings,
     which_one,
-    which_one_runs,
 )
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.embeddings import embeddings_of
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.loading import load_workload
@@ -148,7 +149,7 @@ def test_protocols(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "cluster"), [("transformer:2", "simulated"), ("batchnorm:2", "threads")]
+    ("job", "cluster"), [("transformer:2", "paper"), ("batchnorm:2", "threads")]
 )
 def test_the_second_phase(play: Play, job: str, cluster: str) -> None:
     length = ("--seeds", 1, "--percents", 50, "--worker-steps", 8)
@@ -164,11 +165,11 @@ def test_which_one(play: Play, tmp_path: Path) -> None:
     arguments = ("--file", file, "--clusters", "paper", "--jobs", "breast-cancer", *length)
     out = play(which_one, *arguments)
     made = [json.loads(line) for line in file.read_text().splitlines() if line]
-    choices = which_one_runs.fixed_choices(load_workload("breast-cancer,total_worker_steps=320"))
+    fixed = choices.fixed_choices(load_workload("breast-cancer,total_worker_steps=320"))
     # BSP alone is one of both.
-    assert len(made) == 2 * (len(which_one_runs.GRID) + len(choices) - 1)
+    assert len(made) == 2 * (len(choices.GRID) + len(fixed) - 1)
     assert len({one["key"] for one in made}) == len(made)
-    assert all(out.count(f"  {name} ") >= 2 for name in (*choices, *which_one.RULES))
+    assert all(out.count(f"  {name} ") >= 2 for name in (*fixed, *which_one.RULES))
     assert "BSP                                    100 %: 1.00" in out
     # One that was cut is made again, and no other.
     file.write_text(file.read_text()[:-100])
@@ -180,9 +181,12 @@ def test_which_one(play: Play, tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 4])
 def test_only_late_gradients_are_compensated(workers: int) -> None:
     job = "breast-cancer,total_worker_steps=64,momentum_after_switch=same"
-    made = partial(second_phase.runs_of, job, workers, "simulated", [0.0], 1)
-    [[plain]], [[compensated]] = made(), made(compensates=True)
-    assert (plain.evaluations == compensated.evaluations) is (workers == 1)
+    spec = TrialSpec(trainings.identity_of(job, workers, "paper"), 0, 0)
+    found = []
+    for compensates in (False, True):
+        with trainings.open_trainer(job, workers, "paper", compensates) as trainer:
+            found.append(trainer.train(spec).evaluations)
+    assert (found[0] == found[1]) is (workers == 1)
 
 
 def test_stragglers(play: Play) -> None:
