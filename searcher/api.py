@@ -119,6 +119,7 @@ def search(
     settings: int = 5,
     runs: int = 5,
     threshold: float | None = None,
+    threshold_runs: int | None = None,
     target_accuracy: float | None = None,
     guarded: bool | None = None,
     keep: float | None = None,
@@ -157,6 +158,8 @@ def search(
         runs: R, runs of each switch point: exactly with the paper's strategy, else at most.
         threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01
             where its best value is 1, else to measure it.
+        threshold_runs: Measure it in the first so many runs with the first protocol alone, 3 to 10;
+            None for 3 where it is measured.
         target_accuracy: A, the value of the metric to keep; None to measure it.
         guarded: False for a policy that holds with the bare switch; else trainings are expected
             to go back to a switch that failed, as those of `syncswitch-run` do.
@@ -196,6 +199,7 @@ def search(
         settings=settings,
         runs=runs,
         threshold=threshold,
+        threshold_runs=threshold_runs,
         target_accuracy=target_accuracy,
         guarded=guarded,
         keep=keep,

@@ -27,8 +27,12 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
     Assessment,
 )
 from syncswitch.searcher.strategies.base import Decided, Decision
-from syncswitch.searcher.strategies.baseline import measured_threshold
-from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.baseline import (
+    THRESHOLD_RUNS,
+    AllowedLoss,
+    measured_threshold,
+)
+from syncswitch.searcher.strategies.observation import Observation, TrialCost, width_of
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.words import measured_threshold_text
@@ -203,15 +207,25 @@ class UsedJob:
 
         Raises UserError if these all measured the same, so that there is no chance to tell.
         """
-        return self.policy.threshold or measured_threshold(accuracies_alone(self.uses)) or 0.0
+        policy = self.policy
+        if policy.threshold:
+            return policy.threshold
+        alone = [*policy.accuracies_alone, *accuracies_alone(self.uses)]
+        most = width_of(policy.job.metric.accuracies)
+        return measured_threshold(alone, most, policy.threshold_runs or THRESHOLD_RUNS) or 0.0
 
-    def held_to(self, threshold: float | None) -> UsedJob:
-        """The job with a threshold of the user's own; None for that which it has."""
-        if threshold is None:
+    def held_to(self, allowed: AllowedLoss | None) -> UsedJob:
+        """The job in which so much may be lost as a user says; None for what it has."""
+        policy = self.policy
+        if allowed is None or allowed.runs == policy.threshold_runs > 0:
             return self
-        band = self.policy.band
-        band = None if band is None else replace(band, threshold=threshold)
-        return replace(self, policy=replace(self.policy, threshold=threshold, band=band))
+        job = replace(self, policy=_with_threshold(policy, allowed.threshold, allowed.runs))
+        return job._measured() if allowed.runs else job
+
+    def _measured(self) -> UsedJob:
+        """The job with the threshold that its runs so far have measured."""
+        policy = self.policy
+        return replace(self, policy=_with_threshold(policy, self.threshold, policy.threshold_runs))
 
     def spread_words(self) -> list[str]:
         """Says that runs of the first protocol alone differ too much, where the last one is new."""
@@ -339,7 +353,7 @@ class UsedJob:
         )
         threshold = self.threshold
         if not threshold:
-            usual = usual.without_threshold()
+            usual = usual.without_threshold(policy.threshold_runs)
         return replace(
             usual,
             threshold=threshold,
@@ -402,15 +416,15 @@ class UsedJob:
 
     def with_measured_threshold(self) -> TimingPolicy | None:
         """The version to publish once the first uses have measured its threshold; else None."""
-        threshold = self.threshold
-        if threshold == self.policy.threshold:
+        measured = self._measured().policy
+        if measured.threshold == self.policy.threshold:
             return None
-        return self._new_version(threshold=threshold, band=self.held_to(threshold).policy.band)
+        return self._new_version(threshold=measured.threshold, band=measured.band)
 
-    def with_threshold(self, threshold: float) -> TimingPolicy | None:
-        """The version to publish with a threshold of the user's own; None where it has that."""
-        job = self.held_to(threshold)
-        answer = None if threshold == self.policy.threshold else job.answer()
+    def with_threshold(self, allowed: AllowedLoss) -> TimingPolicy | None:
+        """The version to publish where a user allows another loss; None where it has that."""
+        job = self.held_to(allowed)
+        answer = None if job.policy == self.policy else job.answer()
         return None if answer is None else job._draft(answer)
 
     def with_measured_target(
@@ -498,6 +512,7 @@ class NextRun:
         expected: What is expected of it while no target is measured; None where one is.
         uses_left: Trainings to come with this one, as far as it learns.
         own_jobs: Other jobs of the database that what is expected rests on, beside recorded ones.
+        threshold_runs: In how many first runs the threshold is measured; 0 if it was given.
         goes_back: Whether a switch that fails costs only what was trained after it.
     """
 
@@ -509,6 +524,7 @@ class NextRun:
     expected: Decided | None = None
     uses_left: int = 1
     own_jobs: int = 0
+    threshold_runs: int = 0
     goes_back: bool = True
 
 
@@ -517,31 +533,32 @@ def next_run(
     identity: WorkloadIdentity,
     uses: int,
     goes_back: bool | None = None,
-    threshold: float | None = None,
+    allowed: AllowedLoss | None = None,
 ) -> NextRun:
     """Decides where the next training of a job switches, if `uses` trainings of it are expected.
 
-    A `threshold` is the user's own; a policy with another one gets a new version.
+    Where a user has allowed a loss, a policy with another one gets a new version.
 
     Raises:
         UserError: As `UsedJob.next_percent`.
     """
     found = PolicyRegistry(database).lookup(identity.fingerprint)
-    begin = None if found else simulated_policy(database, identity)
+    begins_anew = found or (allowed is not None and allowed.runs)
+    begin = None if begins_anew else simulated_policy(database, identity)
     if begin is not None:
         begun = _band_of(begin)
-        if threshold is not None:
-            begun = replace(begun, threshold=threshold)
+        if allowed is not None:
+            begun = replace(begun, threshold=allowed.threshold)
         return NextRun(None, begin.switch_percent, begun, begin, learns=True)
     if found:
         job = used_job(database, found[0], goes_back)
-        own = None if threshold is None else job.with_threshold(threshold)
+        own = None if allowed is None else job.with_threshold(allowed)
         if own is not None:
             published = PolicyRegistry(database).publish(own, replaces=found[0].version)
             job = replace(job, policy=published)
         band = job.band(use_curves(database, identity.fingerprint))
     else:
-        job = _unused_job(database, identity, goes_back).held_to(threshold)
+        job = _unused_job(database, identity, goes_back).held_to(allowed)
         band = job.policy.band
     percent = job.next_percent(uses)
     is_measured = band is None or band.target_accuracy is not None
@@ -553,6 +570,7 @@ def next_run(
         expected=None if is_measured else job.expected(percent),
         uses_left=max(1, uses - len(job.uses)),
         own_jobs=0 if is_measured or job.experience is None else job.experience.jobs,
+        threshold_runs=job.policy.threshold_runs,
         goes_back=job.goes_back,
     )
 
@@ -564,8 +582,10 @@ def _unused_job(
     lessons: Iterable[Observation] = (),
 ) -> UsedJob:
     """A job without a policy, of which nothing is known but what a first run teaches."""
+    policy = unmeasured_policy(identity, BASELINE_PERCENT)
     blank = replace(
-        unmeasured_policy(identity, BASELINE_PERCENT),
+        policy,
+        threshold_runs=0 if policy.threshold else THRESHOLD_RUNS,
         software=software_versions(),
         promise=Promise(reason=UNTRIED_REASON),
     )
@@ -594,6 +614,18 @@ def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPo
     return None
 
 
+def _with_threshold(policy: TimingPolicy, threshold: float, runs: int) -> TimingPolicy:
+    """A policy with another threshold; one that has yet to measure it has no target."""
+    band, target = policy.band, policy.target_accuracy
+    if not threshold:
+        band, target = None if band is None else Band(None, 0.0), None
+    elif band is not None:
+        band = replace(band, threshold=threshold)
+    return replace(
+        policy, threshold=threshold, threshold_runs=runs, target_accuracy=target, band=band
+    )
+
+
 def _band_of(policy: TimingPolicy) -> Band:
     return policy.band or Band(policy.target_accuracy, policy.threshold)
 
@@ -605,6 +637,7 @@ def first_policy(
     record: TrialRecord,
     begins_from: TimingPolicy | None = None,
     goes_back: bool | None = None,
+    allowed: AllowedLoss | None = None,
 ) -> TimingPolicy | None:
     """Publishes the first run of a job as its policy; None where it diverged.
 
@@ -630,8 +663,9 @@ def first_policy(
         steps,
     )
     known = record.spec.band or begins_from
-    job = _unused_job(database, identity, goes_back, lessons)
-    job = job.held_to(None if known is None else known.threshold)
+    if allowed is None and known is not None and known.threshold:
+        allowed = AllowedLoss(known.threshold)
+    job = _unused_job(database, identity, goes_back, lessons).held_to(allowed)
     is_alone, seconds = held == BASELINE_PERCENT, record.training_seconds
     target = accuracy if is_alone else None
     policy = replace(job.policy, target_accuracy=target)
@@ -818,7 +852,9 @@ def after_use(
         measured = job.with_measured_threshold()
     if measured is not None:
         job = replace(job, policy=measured)
-        words.append(measured_threshold_text(measured.threshold, metric, first))
+        words.append(
+            measured_threshold_text(measured.threshold, metric, first, measured.threshold_runs)
+        )
     if expected_uses is not None and stored.target_accuracy is None:
         measured = (
             job.with_measured_target(use_curves(database, stored.job.fingerprint)) or measured
@@ -864,7 +900,7 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
     is_learnt = policy.study.startswith(LEARNT) and not policy.evidence
     return replace(
         explain(job.strategy(), job.observations()),
-        threshold_is_measured=is_learnt and not policy.job.metric.has_usual_threshold,
+        threshold_runs=policy.threshold_runs,
         own_jobs=0 if job.experience is None else job.experience.jobs,
         bearing=job.bearing() if is_learnt else (),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.storage.policies.unmeasured import RECORDED
 from syncswitch.storage.records.job import RunConditions, protocol_text
 from syncswitch.storage.records.metric import Metric
@@ -114,12 +113,12 @@ def trainings_text(number: float, first_protocol: str) -> str:
     return f"{number:.1f} trainings with {protocol_text(first_protocol)} alone"
 
 
-def measured_threshold_text(threshold: float, metric: Metric, first: str) -> str:
+def measured_threshold_text(threshold: float, metric: Metric, first: str, runs: int) -> str:
     """The origin of a threshold that was not given; a sentence without its full stop."""
     amount = metric.with_unit(f"{threshold:g}")
     return (
         f"no threshold was given for {metric.name}, so up to {amount} worse is accepted: judging by"
-        f" the first {THRESHOLD_RUNS} runs with {first} alone, 1 in 20 is worse than that by"
+        f" the first {runs} runs with {first} alone, 1 in 20 is worse than that by"
         f" chance; --threshold sets another"
     )
 

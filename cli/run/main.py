@@ -130,6 +130,13 @@ class _Program(ProgramCommand, PanelCommand):
     " Default: as in the policy; without one 0.01 if the metric's best value is 1, otherwise"
     " measured from the first runs.",
 )
+@click.option(
+    "--threshold-runs",
+    metavar="N",
+    type=int,
+    help="With --learn: measure the threshold in the first N runs with the first protocol alone,"
+    " 3 to 10, from now on. Default: as in the policy; without one 3 where it is measured.",
+)
 @inject_option
 @conditions_options
 @click.option(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli import console
 from syncswitch.searcher.search.policy_words import held_text, promise_sentences
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import capitalized, counted
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.guard import GuardOutcome
@@ -293,14 +292,15 @@ def _outcome(done: Training) -> str:
         if percent in (0, 100):
             how = f"with {first if percent else second} alone"
         return f"{job}, {how} as you asked: {accuracy}."
-    if target is None:
+    if not policy.threshold and record.spec.switch_percent == BASELINE_PERCENT:
+        return (
+            f"{job} with policy version {policy.version}: {accuracy}. This is one of the"
+            f" {policy.threshold_runs} runs without a switch that measure the target, and how much"
+            " worse later models may be."
+        )
+    if target is None or not policy.threshold:
         return (
             f"{job} with policy version {policy.version}: {accuracy}. {promise_sentences(policy)}"
-        )
-    if not policy.threshold:
-        return (
-            f"{job} with policy version {policy.version}: {accuracy}. How much worse later ones may"
-            f" be is measured in {THRESHOLD_RUNS} runs without a switch."
         )
     guard, seconds = record.guard, _seconds_to_target(done)
     held = held_text(

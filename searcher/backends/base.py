@@ -354,7 +354,8 @@ def plan_search(
     """Returns the plan of a search, and its job; the plan is checked before the job is loaded.
 
     The strategy's target is in the unit of the job's metric, and so is its threshold. If none is
-    given and the metric's best value is not 1, the search measures the threshold.
+    given and the metric's best value is not 1, or runs to measure it in, the search measures the
+    threshold.
 
     If no run can start from the checkpoint of another, the plan shares no prefixes, unless the user
     asked for them (`forks_are_wanted`). Raises UserError if something is out of range, does not
@@ -367,7 +368,7 @@ def plan_search(
     replace(plan, strategy=replace(strategy, accuracy_range=(None, None))).check()
     job = trainer.job(request)
     metric = job.identity.decided_by
-    if not (threshold_is_given or metric.has_usual_threshold):
+    if not (threshold_is_given or metric.has_usual_threshold or strategy.threshold_runs):
         strategy = strategy.without_threshold()
     strategy = strategy.measured_by(metric).with_momentum(job.identity.momentum_after_switch)
     if not job.can_go_back:

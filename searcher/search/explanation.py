@@ -67,7 +67,7 @@ class Explanation:
         answer: The answer if the search ended now; None without a target.
         is_decided: Whether it needs no further run.
         untried: Switch points without a run, ascending.
-        threshold_is_measured: Whether the threshold was measured, because none was given.
+        threshold_runs: In how many first runs the threshold is measured; 0 if it was given.
         own_jobs: Other jobs of the database that the first belief rests on, beside the recorded.
         bearing: By these, switch points and the share of the jobs that bear a switch there; empty
             for a strategy without a belief.
@@ -78,7 +78,7 @@ class Explanation:
     answer: Decided | None
     is_decided: bool
     untried: tuple[Untried, ...]
-    threshold_is_measured: bool = False
+    threshold_runs: int = 0
     own_jobs: int = 0
     bearing: tuple[tuple[float, float], ...] = ()
 
@@ -103,7 +103,7 @@ def explain(strategy: Strategy, runs: Iterable[Observation]) -> Explanation:
         answer=answer,
         is_decided=isinstance(strategy.decide(made), Decided),
         untried=() if answer is None else tuple(_untried(strategy, made, answer, last)),
-        threshold_is_measured=strategy.threshold_runs > 0,
+        threshold_runs=strategy.threshold_runs,
     )
 
 
@@ -189,8 +189,8 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
             ]
         return [f"There is no answer yet: {nothing}."]
     threshold, percent = why.strategy.threshold, why.answer.switch_percent
-    if why.threshold_is_measured:
-        said.append(sentence(measured_threshold_text(threshold, metric, first)))
+    if why.threshold_runs:
+        said.append(sentence(measured_threshold_text(threshold, metric, first, why.threshold_runs)))
     if not why.beliefs:
         said.append(_NO_BELIEFS)
     for belief in (one for one in why.beliefs if one.switch_percent == percent):
@@ -252,7 +252,7 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
             for one in why.runs
         ],
         "threshold": why.strategy.threshold,
-        "threshold_is_measured": why.threshold_is_measured,
+        "threshold_is_measured": why.threshold_runs > 0,
         "answer_percent": None if why.answer is None else why.answer.switch_percent,
         "is_decided": why.is_decided,
         "other_jobs": {"own": why.own_jobs, "bearing": [list(one) for one in why.bearing]},

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import NONE, capitalized, counted, sentence
 from syncswitch.storage.policies.unmeasured import expected_sentences
 from syncswitch.storage.records.guard import Target
@@ -222,7 +221,7 @@ def _measured(policy: TimingPolicy) -> str:
         first = capitalized(protocol_text(policy.job.first_protocol))
         target = f"{first} alone reached {metric.text(mean)} ({runs})"
     if not policy.threshold:
-        return f"{target}; how much worse is accepted is measured in {THRESHOLD_RUNS} runs."
+        return f"{target}; how much worse is accepted is measured in {policy.threshold_runs} runs."
     worse = "more" if metric.is_less_better else "less"
     beta = metric.with_unit(f"{policy.threshold:g}")
     allowed = f"{target}, and up to {beta} {worse} is accepted."

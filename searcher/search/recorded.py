@@ -131,7 +131,7 @@ def comparison_band(
     accuracies = [row.converged_accuracy or 0.0 for row in rows]
     threshold: float | None = strategy.threshold
     if strategy.threshold_runs:
-        threshold = measured_threshold(accuracies)
+        threshold = measured_threshold(accuracies, runs=strategy.threshold_runs)
     if not rows or threshold is None:
         return None
     fingerprint = spec.identity.fingerprint

@@ -915,12 +915,11 @@ class SwitchPointResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The result of a search; `threshold_runs` is that of its strategy."""
+    """The result of a search."""
 
     policy: TimingPolicy
     switch_points: tuple[SwitchPointResult, ...]
     cost: SearchCost
-    threshold_runs: int = 0
 
 
 class Search(TrialLoop[SearchResult]):
@@ -973,7 +972,7 @@ class Search(TrialLoop[SearchResult]):
                 for one in summaries
             )
         cost = total_cost(self._identity, state.rows.values())
-        return SearchResult(policy, switch_points, cost, self.strategy.threshold_runs)
+        return SearchResult(policy, switch_points, cost)
 
     def _draft(self, decided: Decided, state: SearchState) -> TimingPolicy:
         """Returns the policy to publish; the registry gives it its version."""
@@ -1019,6 +1018,7 @@ class Search(TrialLoop[SearchResult]):
             software=software_versions(),
             guarded=is_guarded(strategy),
             keep=None if is_guarded(strategy) else getattr(strategy, "keep", None),
+            threshold_runs=strategy.threshold_runs,
             band=None
             if decided.target_accuracy is None
             else measured_band(

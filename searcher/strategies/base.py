@@ -22,6 +22,7 @@ from syncswitch.searcher.strategies.observation import (
     AccuracyRange,
     Observation,
     mean_accuracy,
+    width_of,
 )
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import USUAL_THRESHOLD, Metric
@@ -208,9 +209,9 @@ class Strategy(ABC):
             )
         return replace(self, accuracy_range=metric.accuracies, target_accuracy=target)
 
-    def without_threshold(self) -> Self:
-        """Returns this strategy with a threshold that is to be measured."""
-        return replace(self, threshold=0.0, threshold_runs=THRESHOLD_RUNS)
+    def without_threshold(self, runs: int = THRESHOLD_RUNS) -> Self:
+        """Returns this strategy with a threshold that is to be measured in so many runs."""
+        return replace(self, threshold=0.0, threshold_runs=runs)
 
     def with_measured_threshold(self, finished: Iterable[Observation]) -> Self:
         """Returns this strategy with its threshold, measured in these runs if that is necessary.
@@ -226,9 +227,8 @@ class Strategy(ABC):
         asked = map(runs.get, self.replicates(self.highest_percent))
         known = itertools.takewhile(lambda run: run is not None, asked)
         sound = [run.accuracy for run in known if run is not None and not run.diverged]
-        least, largest = self.accuracy_range
-        most = None if least is None or largest is None else largest - least
-        return replace(self, threshold=measured_threshold(sound, most) or 0.0)
+        most = width_of(self.accuracy_range)
+        return replace(self, threshold=measured_threshold(sound, most, self.threshold_runs) or 0.0)
 
     def missing_for_threshold(self, finished: Iterable[Observation]) -> int:
         """Returns how many more runs of the first protocol alone the threshold needs."""
@@ -240,10 +240,8 @@ class Strategy(ABC):
     @property
     def largest_loss(self) -> float:
         """The most accuracy that a run can lose; a guess if there is no limit."""
-        least, largest = self.accuracy_range
-        if least is None or largest is None:
-            return _LARGEST_LOSS * self.threshold
-        return largest - least
+        most = width_of(self.accuracy_range)
+        return _LARGEST_LOSS * self.threshold if most is None else most
 
     @property
     def options(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.errors import UserError
@@ -31,42 +32,87 @@ def check_baseline(runs: Iterable[Observation]) -> None:
 THRESHOLD_RUNS = 3
 """Runs of the first protocol alone in which a threshold is measured if none is given."""
 
-# Student's t with 2 degrees of freedom at 95 %, 2.920, times sqrt(1 + 1 / 3).
-_DEVIATIONS = 3.372
+# By the number of runs: Student's t with one degree of freedom less at 95 %, times sqrt(1 + 1 / n).
+_DEVIATIONS = {
+    3: 3.372,
+    4: 2.631,
+    5: 2.335,
+    6: 2.177,
+    7: 2.077,
+    8: 2.010,
+    9: 1.960,
+    10: 1.923,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedLoss:
+    """How much accuracy may be lost, as a user says it.
+
+    It is `threshold`, or what the first so many `runs` of the first protocol alone measure.
+    """
+
+    threshold: float = 0.0
+    runs: int = 0
+
+    @property
+    def option(self) -> str:
+        """The option that says it."""
+        return "--threshold-runs" if self.runs else "--threshold"
+
+
+def allowed_loss(threshold: float | None, runs: int | None) -> AllowedLoss | None:
+    """Returns what a user allows; None if neither is given.
+
+    Raises UserError if both are, or no threshold can be measured in so many runs.
+    """
+    if threshold is not None and runs is not None:
+        raise UserError(
+            "--threshold and --threshold-runs both say how much may be lost: leave out one of them"
+        )
+    if runs is not None and runs not in _DEVIATIONS:
+        raise UserError(
+            f"--threshold-runs is {runs}: give a whole number, {min(_DEVIATIONS)} to"
+            f" {max(_DEVIATIONS)}"
+        )
+    given = AllowedLoss(threshold or 0.0, runs or 0)
+    return None if threshold is None and runs is None else given
 
 
 def measured_threshold(
-    accuracies: Sequence[float], largest_loss: float | None = None
+    accuracies: Sequence[float],
+    largest_loss: float | None = None,
+    runs: int = THRESHOLD_RUNS,
 ) -> float | None:
     """Returns how much the metric varies from run to run without a switch, as a threshold.
 
-    It is 3.37 standard deviations of the first three runs of the first protocol alone, which differ
-    only in their seeds. A further such run ends below their mean by that much once in 20 times: it
-    is the one-sided 95 % prediction limit for one value of a normal distribution of unknown mean
-    and variance, t(0.95; n - 1) * s * sqrt(1 + 1 / n) (Hahn and Meeker, Statistical Intervals,
-    section 4.8). A run that loses more has therefore lost it to the switch rather than to chance.
-    Two runs would need 7.7 deviations, which would be far too uncertain. How much the last tests of
-    one run wobble is no measure of this: a decayed learning rate calms them, and runs differ all
-    the same.
+    In three runs of the first protocol alone, which differ only in their seeds, it is 3.37 standard
+    deviations. A further such run ends below their mean by that much once in 20 times: it is the
+    one-sided 95 % prediction limit for one value of a normal distribution of unknown mean and
+    variance, t(0.95; n - 1) * s * sqrt(1 + 1 / n) (Hahn and Meeker, Statistical Intervals, section
+    4.8). A run that loses more has therefore lost it to the switch rather than to chance. Two runs
+    would need 7.7 deviations, which would be far too uncertain. How much the last tests of one run
+    wobble is no measure of this: a decayed learning rate calms them, and runs differ all the same.
 
     Args:
         accuracies: Results of runs of the first protocol alone that did not diverge, in the order
-            in which they are asked for. Those after the third do not count, so that the threshold
+            in which they are asked for. Later ones than `runs` do not count, so that the threshold
             never changes.
         largest_loss: The most accuracy that a run can lose; None for no limit.
+        runs: How many it is measured in, 3 to 10.
 
     Returns:
-        The threshold, rounded to two digits; None while there are fewer than three runs. Raises
-        UserError if all of them measured the same, which says nothing about chance.
+        The threshold, rounded to two digits; None while there are fewer runs. Raises UserError if
+        all of them measured the same, which says nothing about chance.
     """
-    known = accuracies[:THRESHOLD_RUNS]
-    if len(known) < THRESHOLD_RUNS:
+    known = accuracies[:runs]
+    if len(known) < runs:
         return None
     deviation = statistics.stdev(known)
     if deviation <= ROUNDING * max(1.0, *map(abs, known)):
         raise UserError(
-            f"{THRESHOLD_RUNS} runs without a switch measured the same, so they do not"
+            f"{runs} runs without a switch measured the same, so they do not"
             " say how much worse a run may be: give --threshold"
         )
-    threshold = float(f"{_DEVIATIONS * deviation:.2g}")
+    threshold = float(f"{_DEVIATIONS[runs] * deviation:.2g}")
     return threshold if largest_loss is None else min(threshold, largest_loss / 2)

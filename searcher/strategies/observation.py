@@ -70,6 +70,12 @@ def mean_accuracy(runs: Sequence[Observation]) -> float:
     return math.fsum(run.accuracy for run in runs) / len(runs)
 
 
+def width_of(limits: AccuracyRange) -> float | None:
+    """Returns by how much two accuracies within the limits may differ; None for no limit."""
+    least, largest = limits
+    return None if least is None or largest is None else largest - least
+
+
 def possible_accuracy(accuracy: float, limits: AccuracyRange) -> float:
     """Returns the accuracy within the limits that is closest to this one."""
     least, largest = limits

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, halvings
 from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.baseline import AllowedLoss, allowed_loss
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
@@ -38,12 +39,13 @@ def make_strategy(
     runs: int,
     threshold: float | None,
     target_accuracy: float | None,
+    threshold_runs: int | None = None,
     **options: Any,
 ) -> Strategy:
     """Returns a strategy with its options; None stands for an option's default.
 
     `switch_points` may be a text for `switch_points_of`. Raises UserError if the strategy has no
-    such option.
+    such option, or two contradict each other.
     """
     kind = _BY_NAME[name]
     known = _names(kind)
@@ -59,8 +61,9 @@ def make_strategy(
     points = given.get("switch_points")
     if isinstance(points, str):
         given["switch_points"] = switch_points_of(points, settings)
-    threshold = USUAL_THRESHOLD if threshold is None else threshold
-    return kind(settings, runs, threshold, target_accuracy, **given)
+    allowed = allowed_loss(threshold, threshold_runs) or AllowedLoss(USUAL_THRESHOLD)
+    given["threshold_runs"] = allowed.runs
+    return kind(settings, runs, allowed.threshold, target_accuracy, **given)
 
 
 def switch_points_of(text: str, settings: int) -> tuple[float, ...]:

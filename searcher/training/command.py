@@ -6,6 +6,7 @@ import uuid
 from dataclasses import replace
 
 from syncswitch.searcher.backends.command import UsersCommand
+from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import (
     Wanted,
     check_when,
@@ -36,6 +37,7 @@ def train_by_command(
     learn: bool | None,
     uses: int,
     threshold: float | None,
+    threshold_runs: int | None,
     workers: int | None,
     protocols: str | None,
     seed: int | None,
@@ -47,19 +49,18 @@ def train_by_command(
 
     Raises RetryableError where the command failed, and else as `train`.
     """
+    allowed = allowed_loss(threshold, threshold_runs)
     check_when(
         learns=bool(learn),
         is_guarded=guarded,
         choice=policy,
         switch_percent=switch_at,
-        threshold=threshold,
+        allowed=allowed,
         learn=learn,
     )
     pair = None if protocols is None else trainer.pair(protocols)
     home = UsesHome(storage, tell)
-    wanted = Wanted(
-        trainer, name, workers, pair, seed, home, policy or CURRENT, threshold=threshold
-    )
+    wanted = Wanted(trainer, name, workers, pair, seed, home, policy or CURRENT, allowed=allowed)
     job = trainer.command_job(name, workers or 1, pair or trainer.pair(None))
     learnt_uses = None if learn is False or policy is not None else uses
     goes_back = None if learnt_uses is None else job.template.can_go_back
@@ -82,7 +83,7 @@ def train_by_command(
         folder = runner.last_folder
         assert folder is not None  # it has just trained
         if chosen.run.learns and used is None:
-            used = home.first_policy(identity, name, record, goes_back=goes_back)
+            used = home.first_policy(identity, name, record, goes_back=goes_back, allowed=allowed)
         home.record(used, use_id, record, choice=policy, model=trainer.output_folder / name)
         target = home.target(used, spec.band)
         home.tell_lessons(used, uses if chosen.run.learns else None, goes_back)

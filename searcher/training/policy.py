@@ -14,7 +14,7 @@ from syncswitch.searcher.learning import NextRun, next_run
 from syncswitch.searcher.search.plan import check_threshold
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
+from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.searcher.words import other_jobs_text
 from syncswitch.storage.database.engine import open_database
@@ -46,7 +46,7 @@ class Wanted:
 
     The reference is a workload, or the name of a command. None as `workers` or `pair` stands for
     those of the policy, as `seed` for that of the run that goes on, or one that no other run has.
-    `choice` is the version, alias or file of the policy, `threshold` what runs that learn may lose.
+    `choice` is the version, alias or file of the policy, `allowed` what runs that learn may lose.
     """
 
     trainer: ClusterChoice | UsersCommand
@@ -57,7 +57,7 @@ class Wanted:
     home: UsesHome
     choice: str = CURRENT
     interrupted: Interrupted = lambda *_: None
-    threshold: float | None = None
+    allowed: AllowedLoss | None = None
 
     @property
     def selection(self) -> Selection:
@@ -90,7 +90,7 @@ def check_when(
     switch_percent: float | None = None,
     protocol: str | None = None,
     protocols: str | None = None,
-    threshold: float | None = None,
+    allowed: AllowedLoss | None = None,
     learn: bool | None = None,
 ) -> None:
     """Raises UserError where options contradict each other; None stands for one not given."""
@@ -109,8 +109,9 @@ def check_when(
         raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
     kept = [one for one in given if one != "--learn"]
     kept += ["--no-guard"] * (not is_guarded) + ["--no-learn"] * (learn is False)
-    if threshold is not None and kept:
-        raise UserError(f"--threshold is for runs that learn: leave out {kept[0]}, or --threshold")
+    if allowed is not None and kept:
+        option = allowed.option
+        raise UserError(f"{option} is for runs that learn: leave out {kept[0]}, or {option}")
 
 
 def chosen_by_user(wanted: Wanted, switch_percent: float) -> Chosen:
@@ -127,7 +128,7 @@ def chosen_by_learning(wanted: Wanted, uses: int, goes_back: bool | None = None)
     """
     workload, identity = _own_job(wanted)
     with open_database(wanted.home.url, create=True) as database:
-        planned = next_run(database, identity, uses, goes_back, wanted.threshold)
+        planned = next_run(database, identity, uses, goes_back, wanted.allowed)
     return _learning(wanted, workload, identity, planned, normal_reference(wanted.reference))
 
 
@@ -183,14 +184,15 @@ def chosen_by_policy(
     if learns is not None and policy.guarded and is_learnt:
         uses = learns
         planned = home.asked(
-            lambda database: next_run(database, identity, uses, goes_back, wanted.threshold), None
+            lambda database: next_run(database, identity, uses, goes_back, wanted.allowed), None
         )
     if planned is not None and planned.band is not None:
         return _learning(wanted, workload, identity, planned)
-    if wanted.threshold is not None:
+    if wanted.allowed is not None:
+        option = wanted.allowed.option
         raise UserError(
-            f"--threshold is for runs that learn, and version {policy.version} was found by a"
-            " search: add --learn, or search with that threshold"
+            f"{option} is for runs that learn, and version {policy.version} was found by a"
+            f" search: add --learn, or search with that {option}"
         )
     percent, seed = policy.switch_percent, wanted.seed
     band = home.band(policy, identity) if is_guarded else None
@@ -235,8 +237,8 @@ def _job_like(job: WorkloadIdentity, wanted: Wanted, workload: Any) -> WorkloadI
 
 def _checked(wanted: Wanted, identity: WorkloadIdentity) -> WorkloadIdentity:
     """The job, in which runs can lose what is wanted."""
-    if wanted.threshold is not None:
-        check_threshold(wanted.threshold, identity.decided_by.accuracies)
+    if wanted.allowed is not None and not wanted.allowed.runs:
+        check_threshold(wanted.allowed.threshold, identity.decided_by.accuracies)
     return identity
 
 
@@ -263,7 +265,7 @@ def _begun(wanted: Wanted, found: Sequence[PolicyEntry], uses: int) -> Chosen | 
         identity = _job_like(job, wanted, workload)
         if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
             with open_database(wanted.home.url, create=False) as database:
-                planned = next_run(database, identity, uses, threshold=wanted.threshold)
+                planned = next_run(database, identity, uses, allowed=wanted.allowed)
             name = normal_reference(wanted.reference)
             return _learning(wanted, workload, identity, planned, name)
     return None
@@ -337,8 +339,8 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
         measures = "it measures the target"
         if not threshold:
             measures = (
-                f"it is one of the {THRESHOLD_RUNS} runs that measure the target, and how much"
-                " worse a model may be,"
+                f"it is one of the {planned.threshold_runs} runs that measure the target, and how"
+                " much worse a model may be,"
             )
         return (
             f"uses {first} alone: {measures} for the {left - 1:,} trainings after it (--uses), in"

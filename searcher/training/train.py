@@ -13,6 +13,7 @@ from pydantic import Field, SkipValidation
 
 from syncswitch.searcher.backends.base import USUAL_USES, ClusterChoice
 from syncswitch.searcher.backends.registry import TRAINING, trainer_named
+from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import (
     Chosen,
     Wanted,
@@ -96,6 +97,7 @@ def train(
     learn: bool | None = None,
     uses: Annotated[int, Field(ge=1, le=1_000_000)] = USUAL_USES,
     threshold: float | None = None,
+    threshold_runs: int | None = None,
     online: Literal["none", "greedy", "elastic"] = "none",
     switch: Literal["hot", "restart"] = "hot",
     inject: Sequence[str] = (),
@@ -137,6 +139,8 @@ def train(
         uses: Total number of trainings of the job, by runs that learn.
         threshold: How much accuracy may be lost, in the unit of the metric, by runs that learn;
             None for that of the policy, or as for a search.
+        threshold_runs: Measure that in the first so many runs with the first protocol alone, 3 to
+            10, instead of `threshold`.
         online: What to do about stragglers before the switch.
         switch: Whether the running cluster changes its protocol, or a new cluster is started.
         inject: Deliberate disturbances, as `--inject` takes them.
@@ -170,6 +174,7 @@ def train(
     tell = tell or _LOG.warning
     if output is not None:
         check_model_path(output)
+    allowed = allowed_loss(threshold, threshold_runs)
     check_when(
         learns=bool(learn),
         is_guarded=guarded,
@@ -177,7 +182,7 @@ def train(
         switch_percent=switch_at,
         protocol=protocol,
         protocols=protocols,
-        threshold=threshold,
+        allowed=allowed,
         learn=learn,
     )
 
@@ -201,7 +206,7 @@ def train(
         uses_home,
         policy or CURRENT,
         interrupted,
-        threshold,
+        allowed,
     )
     if switch_at is not None:
         chosen = chosen_by_user(wanted, switch_at)
@@ -249,7 +254,9 @@ def train(
             used = run.policy
             if run.learns and used is None:
                 name = normal_reference(workload)
-                used = uses_home.first_policy(identity, name, record, run.begins_from)
+                used = uses_home.first_policy(
+                    identity, name, record, run.begins_from, allowed=allowed
+                )
             uses_home.record(used, kept.use_id, record, choice=policy, model=output)
             target = uses_home.target(used, kept.spec.band)
             uses_home.tell_lessons(used, uses if run.learns else None)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from syncswitch.searcher import learning
 from syncswitch.searcher.selection import is_policy_file
+from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.errors import reason_of
@@ -95,6 +96,7 @@ class UsesHome:
         record: TrialRecord,
         begins_from: TimingPolicy | None = None,
         goes_back: bool | None = None,
+        allowed: AllowedLoss | None = None,
     ) -> TimingPolicy | None:
         """Publishes the first run of a job that learns; None where it diverged or cannot be kept.
 
@@ -103,7 +105,7 @@ class UsesHome:
         try:
             with open_database(self.url, create=True) as database:
                 return learning.first_policy(
-                    database, identity, reference, record, begins_from, goes_back
+                    database, identity, reference, record, begins_from, goes_back, allowed
                 )
         except Exception as error:
             self.tell(f"error: this run teaches nothing: {reason_of(error)}")

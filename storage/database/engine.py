@@ -313,37 +313,28 @@ def open_database(url: str, *, create: bool) -> Database:
                 )
             _make_tables(engine, shown(url))
         elif revision == FORMER_REVISION:
-            _allow_policies_without_target(engine, shown(url))
+            _add_threshold_runs(engine, shown(url))
     except BaseException:
         engine.dispose()
         raise
     return Database(url, engine)
 
 
-def _allow_policies_without_target(engine: Engine, place: str) -> None:
-    """Brings tables of the former revision up to date: a policy need not have a target.
+def _add_threshold_runs(engine: Engine, place: str) -> None:
+    """Brings tables of the former revision up to date: a policy says what measures its threshold.
 
-    A database that cannot be written to is read as it is.
+    It was always three runs.
     """
-    table, column = "syncswitch_policies", "target_accuracy"
+    table, column = "syncswitch_policies", "threshold_runs"
     try:
         with engine.execution_options(**{_WRITER: True}).begin() as connection:
-            if engine.dialect.name == "sqlite":
-                # SQLite's own way to drop a constraint: https://sqlite.org/lang_altertable.html
-                connection.exec_driver_sql("PRAGMA writable_schema=ON")
-                connection.exec_driver_sql(
-                    f"UPDATE sqlite_schema SET sql = replace(sql, '{column} DOUBLE NOT NULL',"
-                    f" '{column} DOUBLE') WHERE type = 'table' AND name = '{table}'"
-                )
-                connection.exec_driver_sql("PRAGMA writable_schema=RESET")
-            else:
-                connection.exec_driver_sql(
-                    f"ALTER TABLE {table} ALTER COLUMN {column} DROP NOT NULL"
-                )
+            connection.exec_driver_sql(
+                f"ALTER TABLE {table} ADD COLUMN {column} INTEGER DEFAULT 0 NOT NULL"
+            )
+            connection.exec_driver_sql(f"UPDATE {table} SET {column} = 3 WHERE threshold = 0")
             connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{REVISION}'")
     except DBAPIError as error:
-        if "readonly" not in reason(error) and "read-only" not in reason(error):
-            raise translated(error, place) from error
+        raise translated(error, place) from error
 
 
 def opened(database: Database | str) -> AbstractContextManager[Database]:

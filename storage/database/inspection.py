@@ -13,10 +13,10 @@ from sqlalchemy.pool import NullPool
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.tables.base import TABLE_PREFIX
 
-REVISION = "0003"
+REVISION = "0004"
 """The revision of the tables that this version of the software reads and writes."""
 
-FORMER_REVISION = "0002"
+FORMER_REVISION = "0003"
 """The one before, in which each policy had a target; `open_database` makes it the present one."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"

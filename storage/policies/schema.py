@@ -22,7 +22,7 @@ SCHEMA_VERSION = 1
 
 _LARGEST_WORKER_STEP = 2**63 - 1
 _COUNTS = ("batch_size", "version", "workers")
-_INDICES = ("replicate", "runs", "trial_number")
+_INDICES = ("replicate", "runs", "threshold_runs", "trial_number")
 _LENGTHS = ("evaluation_interval_worker_steps", "total_worker_steps")
 _NAMES = ("name", "reference", "workload", "first_protocol", "second_protocol", "strategy", "study")
 _NOT_NEGATIVE = ("baseline_seconds", "expected_time", "speed_up_low", "speed_up_high", "threshold")
@@ -44,7 +44,7 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
 }
 
 # Values of fields that files of this version may lack, as older ones do.
-_LATER: Mapping[str, tuple[Any, ...]] = {"momentum_after_switch": (None,)}
+_LATER: Mapping[str, tuple[Any, ...]] = {"momentum_after_switch": (None,), "threshold_runs": (0,)}
 
 
 class _Content(BaseModel):

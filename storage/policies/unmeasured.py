@@ -151,9 +151,10 @@ def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
     first = protocol_text(policy.job.first_protocol)
     rests_on = "that is expected from other jobs, and not measured on this one"
     if has_runs:
+        few = "none" if policy.threshold else "too few"
         rests_on = (
             "the time goes by the pace of this job's runs, the rest by other jobs and by how these"
-            f" runs ended, none of them with {first} alone"
+            f" runs ended, {few} of them with {first} alone"
         )
     return (
         f"About {100 * delivered:.0f} of 100 jobs like this one should deliver a model"

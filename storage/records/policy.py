@@ -95,6 +95,7 @@ class TimingPolicy:
             until a run of the first protocol alone has measured it.
         threshold: beta, the accuracy that may be lost, in the unit of the metric; 0 if it has yet
             to be measured, in runs with the first protocol alone.
+        threshold_runs: In how many first such runs the threshold is measured; 0 if it was given.
         measured: What the runs of the search measured.
         promise: What is expected of later trainings.
         strategy: Name of the strategy that decided.
@@ -126,6 +127,7 @@ class TimingPolicy:
     guarded: bool = False
     keep: float | None = None
     band: Band | None = None
+    threshold_runs: int = 0
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TimingPolicy:
@@ -133,6 +135,15 @@ class TimingPolicy:
         evidence = tuple(Evidence(**run) for run in values["evidence"])
         band = None if values["band"] is None else Band.of(values["band"])
         return nested(cls, {**values, "evidence": evidence, "band": band})
+
+    @property
+    def accuracies_alone(self) -> list[float]:
+        """What the runs of its search with the first protocol alone reached."""
+        return [
+            run.converged_accuracy
+            for run in self.evidence
+            if run.switch_percent == BASELINE_PERCENT and not run.diverged
+        ]
 
     @property
     def is_for_guard(self) -> bool:

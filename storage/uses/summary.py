@@ -78,11 +78,7 @@ def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | Non
     there is a run of the job itself. A policy that has yet to measure its threshold has no target.
     """
     known, band = accuracies_alone(uses), policy.band
-    searched = [
-        run.converged_accuracy
-        for run in policy.evidence
-        if run.switch_percent == BASELINE_PERCENT and not run.diverged
-    ]
+    searched = policy.accuracies_alone
     stated = policy.target_accuracy
     runs = len(searched) or (0 if band is None else band.runs)
     if stated is None or (known and runs):

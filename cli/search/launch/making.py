@@ -227,7 +227,8 @@ class ProgressReporter(Reporter):
         """Says what the threshold is, and where it comes from."""
         if not is_further_job():
             metric, first = identity.decided_by, protocol_text(identity.first_protocol)
-            self.tell(measured_threshold_text(strategy.threshold, metric, first))
+            threshold, runs = strategy.threshold, strategy.threshold_runs
+            self.tell(measured_threshold_text(threshold, metric, first, runs))
 
     def on_run(self, trial: ReportedTrial) -> None:
         """Ends a wait for other searches, and starts a bar for the run."""

@@ -50,7 +50,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
             "study": policy.study,
             "strategy": policy.strategy,
             "confidence": policy.promise.confidence,
-            "threshold_is_measured": bool(result.threshold_runs),
+            "threshold_is_measured": bool(policy.threshold_runs),
             "cost_bsp_multiples": cost.bsp_multiples,
             "cost_is_estimated": cost.baseline_is_estimated,
             "baseline_seconds": cost.baseline_seconds,
@@ -86,8 +86,9 @@ def print_result(
     print_text(policy_text(policy, identity, cost.baseline_seconds))
     metric, first = policy.job.metric, protocol_text(policy.job.first_protocol)
     target = target_of(policy, ())
-    if result.threshold_runs:
-        print_text(sentence(measured_threshold_text(policy.threshold, metric, first)))
+    if policy.threshold_runs:
+        threshold, runs = policy.threshold, policy.threshold_runs
+        print_text(sentence(measured_threshold_text(threshold, metric, first, runs)))
     elif target is not None and (spread := spread_text(target, policy.threshold, metric, first)):
         print_text(sentence(spread))
     print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")

@@ -93,6 +93,13 @@ strategy_options = combined(
         " Default: 0.01 if its best value is 1; otherwise measured from the first runs.",
     ),
     click.option(
+        "--threshold-runs",
+        metavar="N",
+        type=int,
+        help="Measure the threshold in the first N runs with the first protocol alone, 3 to 10."
+        " Default: 3 where it is measured.",
+    ),
+    click.option(
         "--guard/--no-guard",
         "guarded",
         default=None,

@@ -50,6 +50,7 @@ from syncswitch.searcher.comparison import (
 from syncswitch.searcher.search.policy_words import speed_up_text
 from syncswitch.searcher.selection import policy_named
 from syncswitch.searcher.speed_up import SpeedUp
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import (
     NONE,
     accuracy_around,
@@ -313,5 +314,5 @@ def _compared_with(sweep: Sweep) -> str:
     of_it = "" if metric.is_less_better else " of it"
     said = f"{target}; kept runs {metric.lose_at_most(threshold)}{of_it}."
     if sweep.given_threshold is None:
-        said += f" {sentence(measured_threshold_text(threshold, metric, first))}"
+        said += f" {sentence(measured_threshold_text(threshold, metric, first, THRESHOLD_RUNS))}"
     return said

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from syncswitch.cli.run.main import main
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from tests.searcher.command_line import Invoke
@@ -141,6 +142,47 @@ def test_a_threshold_that_no_run_learns_with_is_an_error(
     job: Job, words: tuple[str, ...], why: str
 ) -> None:
     done = job("0.9")(*words, "--threshold", "2")
+    assert done.exit_code == 2
+    assert why in done.stderr
+
+
+def test_runs_that_measure_the_threshold_of_an_accuracy_measure_that_of_the_policies_to_come(
+    job: Job, sqlite_url: str
+) -> None:
+    run = job(NOISY, "--learn", "--uses", "40")
+    measured, wanted = [0.955, 0.852, 0.729, 0.90], ("--threshold-runs", "4")
+    said = [said_by(run, *wanted) for _ in range(4)]
+    assert "uses the first way alone: it is one of the 4 runs that measure the target" in said[0]
+    judged = "This is one of the 4 runs without a switch that measure the target, and how much"
+    assert all(judged in words and "About" not in words for words in said)
+    threshold = measured_threshold(measured, 1.0, 4)
+    assert "judging by the first 4 runs with the first way alone, 1 in 20 is worse" in said[3]
+    later = [run.answer(*words)["policy"] for words in (wanted, ())]
+    assert [(one["threshold"], one["threshold_runs"]) for one in later] == [(threshold, 4)] * 2
+    assert not any(use["failed_percents"] for use in used(sqlite_url))
+
+
+def test_runs_that_are_there_measure_the_threshold_at_once(job: Job) -> None:
+    run = job(NOISY, "--learn", "--uses", "30")
+    for _ in range(3):
+        assert run.answer()["policy"]["threshold"] == 0.01
+    policy = run.answer("--threshold-runs", "3")["policy"]
+    assert policy["threshold"] == measured_threshold([0.955, 0.852, 0.729], 1.0)
+    assert policy["target_accuracy"] == pytest.approx((0.955 + 0.852 + 0.729) / 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("5", "--no-learn"), "leave out --no-learn, or --threshold-runs"),
+        (("5", "--threshold", "0.1"), "--threshold and --threshold-runs both say how much"),
+        (("11", "--learn"), "--threshold-runs is 11: give a whole number, 3 to 10"),
+    ],
+)
+def test_runs_that_can_measure_no_threshold_are_an_error(
+    job: Job, words: tuple[str, ...], why: str
+) -> None:
+    done = job("0.9")("--threshold-runs", *words)
     assert done.exit_code == 2
     assert why in done.stderr
 

@@ -111,6 +111,8 @@ SEARCHES = [
     ("--threshold 0", "--threshold is 0.0"),
     ("--threshold 1", "--threshold is 1.0"),
     ("--threshold nan", "--threshold is nan"),
+    ("--threshold-runs 2", "--threshold-runs is 2: give a whole number, 3 to 10"),
+    ("--threshold-runs 3 --threshold 0.1", "--threshold and --threshold-runs both say how much"),
     ("--protocols any --protocols bsp,asp", "any already names several pairs; leave it"),
     ("--protocols asp,bsp --protocols bsp,asp", "--protocols begin with asp and bsp: "),
     ("--protocols any --dry-run", "--dry-run forecasts the search of one pair; give it"),

@@ -187,9 +187,10 @@ class StrategyContract:
             budget: dict[str, Any] = {"budget": None}
             strategy = replace(strategy, **budget)
         highest = strategy.highest_percent
-        known = [job.run(strategy, highest, number, number) for number in range(THRESHOLD_RUNS)]
+        runs = data.draw(st.integers(THRESHOLD_RUNS, 5))
+        known = [job.run(strategy, highest, number, number) for number in range(runs)]
         assume(len({run.accuracy for run in known}) > 1)
-        return strategy.without_threshold()
+        return strategy.without_threshold(runs)
 
     @given(st.data(), JOBS)
     def test_a_threshold_that_nobody_gave_is_measured_first_and_never_changes(
@@ -198,11 +199,12 @@ class StrategyContract:
         strategy = self.draw_for(data, job)
         assume(strategy.threshold_runs > 0)
         finished = searched(strategy, job)
-        first = finished[:THRESHOLD_RUNS]
+        first = finished[: strategy.threshold_runs]
         assert {run.switch_percent for run in first} == {strategy.highest_percent}
         assert strategy.with_measured_threshold(first[1:]).threshold == 0
         told = strategy.with_measured_threshold(first)
-        assert told.threshold == measured_threshold([run.accuracy for run in first], 1.0)
+        accuracies = [run.accuracy for run in first]
+        assert told.threshold == measured_threshold(accuracies, 1.0, strategy.threshold_runs)
         assert strategy.with_measured_threshold(finished[::-1]) == told
         given = replace(told, threshold_runs=0)
         if given.runs_at(strategy.highest_percent) == strategy.runs_at(strategy.highest_percent):

@@ -33,19 +33,22 @@ ERROR = Metric("error", "min", "m", 0.0, None)
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "largest_loss", "threshold"),
+    ("accuracies", "largest_loss", "runs", "threshold"),
     [
-        ([-10.0, -11.0], None, None),
+        ([-10.0, -11.0], None, 3, None),
         # Student's t(0.95; 2) = 2.920 times sqrt(1 + 1 / 3), for a standard deviation of 1.
-        ([-10.0, -11.0, -12.0], None, 3.4),
-        ([-10.0, -11.0, -12.0, -99.0], None, 3.4),
-        ([-1.0, 0.0, -1.0], 1.0, 0.5),
+        ([-10.0, -11.0, -12.0], None, 3, 3.4),
+        ([-10.0, -11.0, -12.0, -99.0], None, 3, 3.4),
+        ([-1.0, 0.0, -1.0], 1.0, 3, 0.5),
+        ([-10.0, -11.0, -12.0, -11.0], None, 5, None),
+        # t(0.95; 4) = 2.132 times sqrt(1 + 1 / 5), for a standard deviation of sqrt(1 / 2).
+        ([-10.0, -11.0, -12.0, -11.0, -11.0, -99.0], None, 5, 1.7),
     ],
 )
 def test_a_threshold_is_the_prediction_limit_of_a_further_run(
-    accuracies: Sequence[float], largest_loss: float | None, threshold: float | None
+    accuracies: Sequence[float], largest_loss: float | None, runs: int, threshold: float | None
 ) -> None:
-    assert measured_threshold(accuracies, largest_loss) == threshold
+    assert measured_threshold(accuracies, largest_loss, runs) == threshold
 
 
 @pytest.mark.parametrize(

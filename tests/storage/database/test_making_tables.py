@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -19,11 +20,13 @@ from syncswitch.storage.database.inspection import (
     driver_url,
 )
 from syncswitch.storage.errors import FatalError
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
 from syncswitch.storage.tables.policies import POLICIES
+from syncswitch.storage.trials.workloads import register_workload
 from tests.processes import exit_code_of
-from tests.storage.conftest import POLICY, both_databases
+from tests.storage.conftest import IDENTITY, POLICY, both_databases
 
 pytestmark = both_databases
 
@@ -108,39 +111,25 @@ def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, 
 
 
 def test_tables_of_the_revision_before_are_brought_up_to_date(any_url: str) -> None:
-    """In these each policy had a target."""
-    open_database(any_url, create=True).close()
-    is_sqlite = any_url.startswith("sqlite")
-    to_before = ["ALTER TABLE syncswitch_policies ALTER COLUMN target_accuracy SET NOT NULL"]
-    if is_sqlite:
-        to_before = [
-            "PRAGMA writable_schema=ON",
-            "UPDATE sqlite_schema SET sql = replace(sql, 'target_accuracy DOUBLE',"
-            " 'target_accuracy DOUBLE NOT NULL') WHERE name = 'syncswitch_policies'",
-            "PRAGMA writable_schema=RESET",
-        ]
-    to_before.append(f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'")
-
-    def read() -> tuple[bool, str]:
-        engine = create_engine(driver_url(any_url))
-        columns = {one["name"]: one for one in inspect(engine).get_columns("syncswitch_policies")}
-        with engine.connect() as connection:
-            revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}"))
-            found = columns["target_accuracy"]["nullable"], str(revision.scalar())
-            if is_sqlite:
-                assert connection.execute(text("PRAGMA integrity_check")).scalar() == "ok"
-        engine.dispose()
-        return found
-
+    """In these no policy said in how many runs its threshold is measured: in three."""
+    with open_database(any_url, create=True) as database:
+        register_workload(database, IDENTITY, "job")
+        for threshold in (0.01, 0.0):
+            PolicyRegistry(database).publish(
+                replace(POLICY, study=f"study-{threshold}", threshold=threshold)
+            )
     engine = create_engine(driver_url(any_url))
     with engine.begin() as connection:
-        for statement in to_before:
-            connection.exec_driver_sql(statement)
-    engine.dispose()
-    assert read() == (False, FORMER_REVISION)
+        connection.exec_driver_sql("ALTER TABLE syncswitch_policies DROP COLUMN threshold_runs")
+        connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'")
     for _ in range(2):
-        open_database(any_url, create=False).close()
-        assert read() == (True, REVISION)
+        with open_database(any_url, create=False) as database:
+            found = PolicyRegistry(database).policies()
+        assert {one.threshold: one.threshold_runs for one in found} == {0.01: 0, 0.0: 3}
+        with engine.connect() as connection:
+            revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+            assert revision.scalar() == REVISION
+    engine.dispose()
 
 
 def test_the_revision_is_asked_for_once(any_url: str) -> None:
