@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.choice import choose_protocol
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
 from syncswitch.trainers.protocols.qsr import QSR, period_steps
@@ -35,7 +36,9 @@ class AveragePeriod:
         text = str(period).strip()
         with suppress(UserError):
             choice = choose_protocol(text if ":" in text else f"{LocalSGD.name}:{text}")
-            if choice.kind in (LocalSGD, QSR) and choice.after is choice.kind.after:
+            # What becomes of the momenta is the loop's own affair.
+            names_after = text.rpartition(":")[2].strip() in {one.value for one in AfterAverage}
+            if choice.kind in (LocalSGD, QSR) and not names_after:
                 self._least_steps = next(iter(choice.options.values()))
                 self._alpha = choice.options.get("alpha", 0.0)
                 self._done, self._steps = 0, self._least_steps

@@ -35,7 +35,9 @@ def test_an_average_for_something_else_begins_a_period() -> None:
     assert averages(period, [0.1] * 4) == [3]
 
 
-@pytest.mark.parametrize("period", [0, -1, 2.5, "often", "qsr:8", "selsync:0.1", "bsp", ""])
+@pytest.mark.parametrize(
+    "period", [0, -1, 2.5, "often", "qsr:8", "qsr:8:1:averaged", "3:kept", "selsync:0.1", "bsp", ""]
+)
 def test_anything_else_is_refused(period: int | str) -> None:
     expected = f"period is {period!r}: give a number of steps from 1, or qsr:STEPS:ALPHA"
     with pytest.raises(UserError) as refusal:

@@ -122,6 +122,7 @@ _PATIENCE_SECONDS = 10
 # Connections that have not proved yet who they are; one more pushes out the oldest.
 _MOST_PENDING = 64
 _PAUSE_SECONDS = 0.1
+_WARNING_SECONDS = 60.0
 # Seconds until the first probe, between probes, and how many may go unanswered.
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 
@@ -281,17 +282,23 @@ class Listener:
         self._thread.join()
 
     def _serve(self) -> None:
+        next_warning_at = 0.0
         with self._socket:
             while not self._is_closed:
                 try:
                     connected, _ = self._socket.accept()
-                except OSError as error:  # whoever dialed has hung up, or there is no room
+                except ConnectionAbortedError:
+                    continue
+                except OSError as error:  # out of descriptors or memory
+                    if self._is_closed:
+                        break
                     self._drop_oldest(len(self._pending) // 2)
-                    if not self._is_closed:
+                    if time.monotonic() >= next_warning_at:
+                        next_warning_at = time.monotonic() + _WARNING_SECONDS
                         _LOG.warning(
-                            "%s: nobody could be accepted (%s)", _text(self.address), error
+                            "%s: cannot accept connections: %s", _text(self.address), error
                         )
-                        time.sleep(_PAUSE_SECONDS)
+                    time.sleep(_PAUSE_SECONDS)
                     continue
                 with self._changing:
                     self._pending[connected] = None
