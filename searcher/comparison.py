@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.search.loop import LoopOptions, TrialLoop
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
-from syncswitch.searcher.search.search import LoopOptions, SearchState, TrialLoop
+from syncswitch.searcher.search.state import SearchState
 from syncswitch.searcher.speed_up import SpeedUp, half_width, measured_speed_up
 from syncswitch.searcher.strategies.base import Wait
 from syncswitch.searcher.strategies.baseline import (

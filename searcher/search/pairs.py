@@ -14,15 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.search.loop import LoopOptions, TrialLoop
 from syncswitch.searcher.search.observations import total_cost
 from syncswitch.searcher.search.plan import SearchPlan, study_name
-from syncswitch.searcher.search.search import (
-    LoopOptions,
-    Search,
-    SearchResult,
-    SearchState,
-    TrialLoop,
-)
+from syncswitch.searcher.search.search import Search, SearchResult
+from syncswitch.searcher.search.state import SearchState
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.observation import Observation

@@ -13,7 +13,8 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.search.optuna_storage import open_storage
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Patience, Search, SearchResult
+from syncswitch.searcher.search.search import Search, SearchResult
+from syncswitch.searcher.search.study import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry

@@ -17,9 +17,9 @@ from searches import PLAN, QUICK, policies_of, search, trials_of
 
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweepPlan
+from syncswitch.searcher.search.loop import TrialLoop
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.search.search import TrialLoop
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.trials.store import TrialStore

@@ -49,9 +49,9 @@ from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 
 if TYPE_CHECKING:
+    from syncswitch.searcher.search.loop import LoopOptions
     from syncswitch.searcher.search.pairs import PairsResult
     from syncswitch.searcher.search.plan import SearchPlan
-    from syncswitch.searcher.search.search import LoopOptions
     from syncswitch.storage.records.policy import TimingPolicy
 
 

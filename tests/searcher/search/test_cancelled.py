@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +11,11 @@ from command_line import Invoke
 from generated_trainer import GeneratedTrainer, identity
 from searches import SINGLE, HeldTrainer, search
 
+from syncswitch.searcher.search.observer import TrialObserver
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.search.search import Patience, SearchResult, SearchState, TrialObserver
+from syncswitch.searcher.search.search import SearchResult
+from syncswitch.searcher.search.state import SearchState
+from syncswitch.searcher.search.study import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
@@ -81,14 +83,17 @@ def test_a_busy_database_cancels_nothing() -> None:
         return answer
 
     run = ReportedTrial(0, 25.0, 1, None, identity(), is_speculative=True)
-    loop: Any = SimpleNamespace(
-        reporter=Reporter(),
-        patience=Patience(heartbeat_interval_seconds=0.0),
+    study: Any = None  # asked nothing before the first heartbeat
+    observer = TrialObserver(
+        study,
+        Reporter(),
+        run,
+        TrialSpec(identity(), 25.0, seed=0),
+        SearchState(PaperStrategy(), [], {}),
         is_decided=is_decided,
-        warn_once=lambda _: None,
+        warn=pytest.fail,
+        interval_seconds=0.0,
     )
-    state = SearchState(PaperStrategy(), [], {})
-    observer = TrialObserver(loop, run, TrialSpec(identity(), 25.0, seed=0), state)
     verdicts = [observer.on_evaluation(Evaluation(step, 1.0, 0.5, 1.0)) for step in (10, 20, 30)]
     assert verdicts == [Verdict.CONTINUE, Verdict.CONTINUE, Verdict.STOP]
     assert observer.is_cancelled

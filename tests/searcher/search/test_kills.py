@@ -18,7 +18,7 @@ from generated_trainer import GeneratedTrainer
 from searches import SHORT, Run, outcome, search
 
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Patience
+from syncswitch.searcher.search.study import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.policy import TimingPolicy
@@ -107,12 +107,12 @@ def test_kills_at_any_moment_change_nothing(
 @pytest.mark.parametrize(
     ("place", "when"),
     [
-        ("searcher.search.search:SearchStudy:_choose", "before"),
-        ("searcher.search.search:SearchStudy:_choose", "after"),
+        ("searcher.search.study:SearchStudy:_choose", "before"),
+        ("searcher.search.study:SearchStudy:_choose", "after"),
         ("storage.trials.store:TrialStore:begin", "after"),
         ("storage.trials.store:TrialStore:complete", "after"),
-        ("searcher.search.search:SearchStudy:note_result", "after"),
-        ("searcher.search.search:SearchStudy:complete", "after"),
+        ("searcher.search.study:SearchStudy:note_result", "after"),
+        ("searcher.search.study:SearchStudy:complete", "after"),
         ("storage.policies.registry:PolicyRegistry:publish", "before"),
         ("storage.policies.registry:PolicyRegistry:publish", "after"),
     ],

@@ -16,7 +16,8 @@ from step_recording import step_recording
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Patience, Search
+from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.search.study import Patience
 from syncswitch.searcher.status import StatusReader
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy

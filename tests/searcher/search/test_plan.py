@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from generated_trainer import identity
 
+from syncswitch.searcher.search.observer import never_moved
 from syncswitch.searcher.search.plan import SearchPlan, steps_of, study_name, too_short
-from syncswitch.searcher.search.search import never_moved
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.job import RunConditions

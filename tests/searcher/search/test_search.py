@@ -15,7 +15,7 @@ from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identi
 from searches import SHORT, outcome, search, states_of, the_study, trials_of
 
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
-from syncswitch.searcher.search.search import SearchStudy
+from syncswitch.searcher.search.study import SearchStudy
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
@@ -178,7 +178,7 @@ def test_a_diverged_run_that_was_not_told_stays_diverged(
 
     plan = SearchPlan(PaperStrategy(3, 2, target_accuracy=0.95))
     with monkeypatch.context() as patch:
-        patch.setattr("syncswitch.searcher.search.search.SearchStudy.note_result", killed)
+        patch.setattr("syncswitch.searcher.search.study.SearchStudy.note_result", killed)
         with pytest.raises(KeyboardInterrupt):
             search(url, GeneratedTrainer(diverges_below_percent=60), plan)
     trainer = GeneratedTrainer(diverges_below_percent=60)

@@ -12,7 +12,7 @@ from searches import HeldTrainer, search
 
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.reporter import Reporter
-from syncswitch.searcher.search.search import Patience
+from syncswitch.searcher.search.study import Patience
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.policy import TimingPolicy

@@ -1,0 +1,198 @@
+"""The watch over one run of a search: its heartbeats, and whether it ends early."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from syncswitch.searcher.search.recorded import (
+    completed_runs,
+    measured_band,
+    sound_baseline,
+)
+from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.search.state import SearchState
+from syncswitch.searcher.search.study import SearchStudy
+from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
+from syncswitch.storage.errors import (
+    RetryableError,
+)
+from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import (
+    Evaluation,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+)
+from syncswitch.trainers.job.schedule import switch_worker_step
+from syncswitch.trainers.run.guard import Guard
+from syncswitch.trainers.trainer import Observer, Verdict
+
+if TYPE_CHECKING:
+    pass
+
+
+_LEAST_TESTS = 5
+
+
+class TrialObserver(Observer):
+    """Sends the heartbeats of a run, and decides when it ends early.
+
+    It goes by the search as it was when the run was planned: a search without company would not
+    know what else has been measured since. A run that is no longer needed `is_cancelled`, and
+    `alarm` is why a guard ended one.
+    """
+
+    def __init__(
+        self,
+        study: SearchStudy,
+        reporter: Reporter,
+        trial: ReportedTrial,
+        spec: TrialSpec,
+        state: SearchState,
+        *,
+        is_decided: Callable[[], bool],
+        warn: Callable[[str], None],
+        interval_seconds: float,
+    ) -> None:
+        """`is_decided` tells whether the run is no longer needed; heartbeats have the interval."""
+        self.is_cancelled = False
+        self.alarm: RunEvent | None = None
+        self._study, self._reporter, self._trial = study, reporter, trial
+        self._spec, self._state = spec, state
+        self._is_decided, self._warn, self._interval_seconds = is_decided, warn, interval_seconds
+        self._next_heartbeat_at = self._next_look_at = time.monotonic() + self._interval_seconds
+        self._evaluations = list(spec.inherited_evaluations)
+        self._untold: Evaluation | None = None
+        self._switch_worker_step = planned_switch_worker_step(spec)
+        self._stop: StopRule | None = None
+        if may_stop(state.measured_strategy, spec.switch_percent, state.course.runs):
+            boundaries = spec.identity.learning_rate_boundaries
+            self._stop = StopRule.of(state.measured_strategy, boundaries)
+        self._guard = self._guard_of_candidate()
+
+    def _guard_of_candidate(self) -> Guard | None:
+        """The guard that ends a run as soon as its switch fails.
+
+        None if the search wants to know how much a failing run loses, if runs are made to their
+        end, and as long as the accuracy of the first protocol is unknown.
+        """
+        strategy, known, spec = self._state.measured_strategy, self._state.course.runs, self._spec
+        is_candidate = spec.switch_percent < strategy.highest_percent
+        is_wanted = is_candidate and strategy.early_stop and strategy.judges_single_runs
+        if not is_wanted or not spec.conditions.is_undisturbed:
+            return None
+        baseline = sound_baseline(known, strategy.highest_percent)
+        target = strategy.progress(known).target_accuracy if baseline else None
+        if target is None:
+            return None
+        runs = completed_runs(self._study.store, self._study.name, self._state.rows.values())
+        curves = (runs[number].evaluations for number in baseline if number in runs)
+        band = measured_band(target, strategy.threshold, curves)
+        return Guard(band, spec.identity.total_worker_steps, spec.identity.decided_by)
+
+    def on_progress(self, worker_step: int) -> None:
+        """Sends a heartbeat at most once per interval, with the last test if it was not told."""
+        now = time.monotonic()
+        if now >= self._next_heartbeat_at:
+            self._next_heartbeat_at = now + self._interval_seconds
+            untold, self._untold = self._untold, None
+            # A lost heartbeat does no harm, but losing the run for it would.
+            with contextlib.suppress(RetryableError):
+                study, number = self._study, self._trial.number
+                study.store.heartbeat(study.name, number, worker_step)
+                if untold is not None:
+                    study.note_evaluation(number, untold)
+        self._reporter.on_progress(self._trial, worker_step)
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        """Ends the run if its accuracy is known, if it fails, or is not needed."""
+        self._untold = evaluation
+        self._reporter.on_evaluation(self._trial, evaluation)
+        if self._is_needless():
+            self.is_cancelled = True
+            return Verdict.STOP
+        self._evaluations.append(evaluation)
+        word = never_moved(self._spec.identity, self._evaluations)
+        if word is not None:
+            self._warn(word)
+        is_known = self._stop is not None and self._stop.knows(
+            self._evaluations, self._switch_worker_step
+        )
+        return Verdict.STOP if is_known or self._fails(evaluation) else Verdict.CONTINUE
+
+    def _fails(self, newest: Evaluation) -> bool:
+        """Asks the guard, except at the end of the run, whose last test is its result."""
+        if self._guard is None or newest.worker_step >= self._spec.identity.total_worker_steps:
+            return False
+        reason = self._guard.alarm(self._evaluations, self._switch_worker_step)
+        if reason is None:
+            return False
+        is_told = self.alarm is not None  # the test that ends the run may alarm again
+        self.alarm = RunEvent("alarmed", newest.worker_step, newest.elapsed_seconds, reason)
+        if not is_told:
+            self.on_event(self.alarm)
+        return True
+
+    def _is_needless(self) -> bool:
+        """Looks as often as heartbeats are sent; a busy database is asked again later."""
+        now = time.monotonic()
+        if now < self._next_look_at:
+            return False
+        self._next_look_at = now + self._interval_seconds
+        with contextlib.suppress(RetryableError):
+            return self._is_decided()
+        return False
+
+    def on_event(self, event: RunEvent) -> None:
+        """Passes the event on."""
+        self._reporter.on_event(self._trial, event)
+
+    def judged(self, record: TrialRecord) -> TrialRecord:
+        """The record of the run, with the alarm that ended it.
+
+        Nothing is lost by an alarm: whatever was trained is the price of the run.
+        """
+        alarm = self.alarm
+        if alarm is None:
+            return record
+        accuracy = record.evaluations[-1].accuracy if record.evaluations else None
+        percent, at_step = record.spec.switch_percent, alarm.worker_step
+        failed = FailedSwitch(
+            percent,
+            alarm.reason,
+            at_step,
+            alarm.elapsed_seconds,
+            lost_seconds=0.0,
+            accuracy=accuracy,
+        )
+        return replace(record, guard=GuardOutcome(None, (failed,)), events=(*record.events, alarm))
+
+
+def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -> str | None:
+    """A warning if the metric was the same in all tests of the first half of a run.
+
+    Only the first test in the second half warns, while it is the newest.
+    """
+    half = identity.total_worker_steps / 2
+    is_now = len(evaluations) >= _LEAST_TESTS and evaluations[-1].worker_step >= half
+    if not is_now or evaluations[-2].worker_step >= half:
+        return None
+    if len({one.accuracy for one in evaluations}) > 1:
+        return None
+    metric = identity.decided_by
+    return (
+        f"{metric.name} was {metric.text(evaluations[-1].accuracy)} in all {len(evaluations)} tests"
+        " of half a run, so switch points cannot be compared: check the metric, the labels and the"
+        " learning rate"
+    )
+
+
+def planned_switch_worker_step(spec: TrialSpec) -> int:
+    """Returns the worker-step at which the second protocol begins; 0 if it never does."""
+    switch = switch_worker_step(spec)
+    return 0 if switch >= spec.identity.total_worker_steps else switch
