@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from syncswitch.storage.errors import STEERING
+from syncswitch.cli.words import in_options
+from syncswitch.storage.errors import STEERING, Said
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,15 +49,15 @@ def echo(text: str = "") -> None:
     click.echo(printable(text))
 
 
-def print_note(message: str) -> None:
+def print_note(message: Said) -> None:
     """Prints a line on standard error, if that is still open."""
     with suppress(OSError):
-        click.echo(printable(message), err=True)
+        click.echo(printable(in_options(message)), err=True)
 
 
-def print_error(message: str) -> None:
+def print_error(message: Said) -> None:
     """Prints a message on standard error as one line, even if it has several."""
-    print_note(f"error: {' '.join(message.split())}")
+    print_note(f"error: {' '.join(in_options(message).split())}")
 
 
 def print_json(value: Any) -> None:

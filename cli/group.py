@@ -152,7 +152,7 @@ def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:
             print_error(f"{error.strerror}: {str(error.filename or '')!r}; {advice}")
             return status
         if isinstance(error, SyncSwitchError):
-            print_error(str(error))
+            print_error(error)
         else:
             hint = "" if is_debugging else "; --debug shows where"
             print_error(f"unexpected {one_line(error)}{hint}")

@@ -32,7 +32,7 @@ from syncswitch.searcher.strategies.registry import STRATEGIES, make_strategy, s
 from syncswitch.searcher.training import train as training
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import SyncSwitchError, UserError
+from syncswitch.storage.errors import SyncSwitchError, UserError, Words
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -56,7 +56,9 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
     @functools.wraps(function)
     def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
         if "tell" in names and "tell" not in options:
-            options["tell"] = lambda line: _LOG.warning(_in_python(line, names))
+            options["tell"] = lambda said: _LOG.warning(
+                _in_python(said if isinstance(said, str) else said.text(_WORDS), names)
+            )
         try:
             return checked(*arguments, **options)
         except ValidationError as error:
@@ -67,13 +69,26 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
                 f"{name} is {first['input']!r}: {first['msg']} (see help({function.__name__}))"
             ) from error
         except SyncSwitchError as error:
-            error.args = (
-                _in_python(str(error), {*names, *map(str, options)}, takes_more=takes_more),
+            text = _in_python(
+                error.text(_WORDS), {*names, *map(str, options)}, takes_more=takes_more
             )
+            error.what, error.parameters, error.remedies = [text], [], []
+            error.value = error.allowed = None
             raise
 
     return call
 
+
+class _PythonWords(Words):
+    """Names options of trainers as `trainer_options` holds them."""
+
+    def parameter(self, name: str, value: Any = None) -> str:
+        if not any(name in kind.options() for kind in TRAINERS):
+            return super().parameter(name, value)
+        return f'trainer_options["{name}"]' + ("" if value is None else f"={value!r}")
+
+
+_WORDS = _PythonWords()
 
 # A whole command to type, or an option of one, perhaps with a kind or a number as its value.
 _OPTION = re.compile(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import reason_of
+from syncswitch.storage.errors import Action, Said, UserError, reason_of
 from syncswitch.storage.records.job import WorkloadIdentity
 
 
@@ -14,7 +13,7 @@ def copy_to_mlflow(
     uri: str | None,
     database: Database,
     jobs: Iterable[WorkloadIdentity],
-    tell: Callable[[str], None],
+    tell: Callable[[Said], object],
 ) -> None:
     """Brings MLflow at a tracking URI up to date with some jobs; without a URI it does nothing.
 
@@ -33,6 +32,9 @@ def copy_to_mlflow(
         try:
             copy_job(database, uri, workload)
         except Exception as error:  # what was searched is in the database
-            again = ["syncswitch-search", "export", identity.name, "--mlflow", shown_uri(uri)]
-            tell(f"{reason_of(error)}; copy the runs later, with: {shlex.join(again)}")
+            tell(
+                UserError(
+                    [reason_of(error)], remedy=Action.EXPORT_MLFLOW(identity.name, shown_uri(uri))
+                )
+            )
             return

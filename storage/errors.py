@@ -14,24 +14,33 @@ SyncSwitchError
 ```
 
 The command line turns a `UserError` into one line and exit status 2, the other two into one line
-and exit status 1.
+and exit status 1. A message that concerns a parameter, or says what to do with one, leaves its name
+to `Words`: the command line knows it by another than Python.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
 
 __all__ = [
+    "Action",
     "DatabaseAwayError",
     "DatabaseError",
     "FatalError",
     "PolicyError",
     "RecordingError",
     "RetryableError",
+    "Set",
     "SyncSwitchError",
     "UserError",
+    "Words",
     "WorkloadError",
     "escaped",
+    "leave_out",
     "one_line",
     "reason_of",
 ]
@@ -39,8 +48,135 @@ __all__ = [
 _LONGEST_QUOTE = 300
 
 
+class Action(Enum):
+    """Something to do that is a command of its own; the value says it to a Python program.
+
+    Called with the command's arguments, it is a remedy that names them.
+    """
+
+    SEARCH = "make a search with syncswitch.searcher.api.search"
+    CHECK_DATABASE = "see database_findings"
+    LIST_POLICIES = "see PolicyRegistry.entries"
+    COMPARE_POLICIES = "compare them with PolicyRegistry.get and read_policy_file"
+    IMPORT_USES = "import it with take_in({!r})"
+    EXPORT_MLFLOW = "copy them later with copy_to_mlflow"
+    EXPORT_POLICY = "export it again with write_policy"
+
+    def __call__(self, *arguments: str) -> Do:
+        """Returns the remedy to do it with these arguments."""
+        return Do(self, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """A remedy: an action, and the arguments of its command."""
+
+    action: Action
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """A remedy: a parameter to set.
+
+    Attributes:
+        parameter: Its name in Python.
+        value: The value to set; None for one that the user knows.
+        verb: What to do with it, such as `use fewer`.
+    """
+
+    parameter: str
+    value: Any = None
+    verb: str = "give"
+
+
+def leave_out(parameter: str, value: Any = None) -> Set:
+    """The remedy not to set a parameter."""
+    return Set(parameter, value, "leave out")
+
+
+class Words:
+    """Names parameters and actions as Python does."""
+
+    def parameter(self, name: str, value: Any = None) -> str:
+        """Returns a parameter, with its value unless that is None."""
+        return name if value is None else f"{name}={value!r}"
+
+    def action(self, action: Action, *arguments: str) -> str:
+        """Returns what to do."""
+        return str(action.value).format(*arguments)
+
+    def say(self, part: Part) -> str:
+        """Returns a part of a message."""
+        if isinstance(part, SyncSwitchError):
+            return part.text(self)
+        if isinstance(part, Set):
+            return f"{part.verb} {self.parameter(part.parameter, part.value)}".lstrip()
+        if isinstance(part, Do):
+            return self.action(part.action, *part.arguments)
+        return self.action(part) if isinstance(part, Action) else part
+
+
 class SyncSwitchError(Exception):
-    """Base of all errors of this project."""
+    """Base of all errors of this project; also a notice, where something is told without failing.
+
+    The text has the parameter, what is wrong, what is allowed and what to do, in this order.
+
+    Args:
+        what: What is wrong: the sentence goes on from the parameter, or says why its value is
+            wrong. In several parts, if it quotes another error or names more parameters.
+        parameter: The parameter that is wrong, by its name in Python; or several.
+        value: Its value; None leaves it out.
+        allowed: Its allowed values.
+        remedy: What to do; or several things, each of which is enough.
+    """
+
+    words = Words()
+
+    def __init__(
+        self,
+        what: Part | Sequence[Part] = "",
+        *,
+        parameter: str | Sequence[str] = (),
+        value: Any = None,
+        allowed: str | None = None,
+        remedy: Part | Sequence[Part] = (),
+    ) -> None:
+        super().__init__(what)
+        self.what = _parts(what)
+        self.value, self.allowed = value, allowed
+        self.parameters = [parameter] if isinstance(parameter, str) else list(parameter)
+        self.remedies = _parts(remedy)
+
+    def text(self, words: Words) -> str:
+        """Returns the message in these words."""
+        allowed = self.allowed and f"allowed: {self.allowed}"
+        remedy = ", or ".join(map(words.say, self.remedies))
+        return "; ".join(filter(None, (self._problem(words), allowed, remedy)))
+
+    def _problem(self, words: Words) -> str:
+        what = "".join(map(words.say, self.what))
+        if not self.parameters:
+            return what
+        switch = self.value if isinstance(self.value, bool) else None
+        names = " and ".join(words.parameter(name, switch) for name in self.parameters)
+        if self.value is None or switch is not None:
+            return f"{names} {what}"
+        return f"{names} is {self.value!r}" + (what and f": {what}")
+
+    def __str__(self) -> str:
+        return self.text(self.words)
+
+
+Said: TypeAlias = str | SyncSwitchError
+"""A line to people."""
+
+Part: TypeAlias = Said | Action | Do | Set
+"""A part of a message."""
+
+
+def _parts(given: Part | Sequence[Part]) -> Sequence[Part]:
+    return [given] if isinstance(given, (str, SyncSwitchError, Action, Do, Set)) else given
 
 
 class UserError(SyncSwitchError):
@@ -99,6 +235,6 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def reason_of(error: BaseException) -> str:
+def reason_of(error: BaseException) -> Said:
     """Returns any error for use in a line; our own errors without their class."""
-    return str(error) if isinstance(error, SyncSwitchError) else one_line(error)
+    return error if isinstance(error, SyncSwitchError) else one_line(error)

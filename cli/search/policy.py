@@ -236,7 +236,7 @@ def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool)
             try:
                 taken = take_in(database, spool)
             except UserError as error:  # the policies are in
-                print_note(str(error))
+                print_note(error)
                 continue
             if taken.recorded:
                 print_note(f"{counted(taken.recorded, 'later run')} taken in from {spool}")
@@ -423,7 +423,7 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
     except PolicyError as error:
         if as_json:
             print_json({"policy": None})
-        print_error(str(error))
+        print_error(error)
         return EXIT_FAILED
     if as_json:
         digest, rule = entry.identity.simulated_cluster, entry.identity.momentum_after_switch

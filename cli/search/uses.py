@@ -19,6 +19,7 @@ from syncswitch.cli.search.rows import (
     selector_of,
     write_rows,
 )
+from syncswitch.cli.words import in_options
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -106,7 +107,7 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
                 if taken[file] == TakenIn():
                     refused.append(f"{file} holds no use of a policy, and stays as it is")
             except UserError as error:
-                refused.append(str(error))
+                refused.append(in_options(error))
     if as_json:
         print_json([{"path": str(file), **dataclasses.asdict(one)} for file, one in taken.items()])
     else:

@@ -13,7 +13,7 @@ from syncswitch.searcher.selection import is_policy_file
 from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
-from syncswitch.storage.errors import reason_of
+from syncswitch.storage.errors import Action, Said, UserError, reason_of
 from syncswitch.storage.records.guard import Band, Target
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
@@ -24,7 +24,7 @@ from syncswitch.storage.uses.store import hand_out_seed, record_use
 from syncswitch.storage.uses.summary import target_of
 
 _T = TypeVar("_T")
-Tell = Callable[[str], None]
+Tell = Callable[[Said], None]
 """Shows people a line."""
 
 _PATIENCE_SECONDS = 10.0
@@ -108,7 +108,7 @@ class UsesHome:
                     database, identity, reference, record, begins_from, goes_back, allowed
                 )
         except Exception as error:
-            self.tell(f"error: this run teaches nothing: {reason_of(error)}")
+            self.tell(UserError(("error: this run teaches nothing: ", reason_of(error))))
             return None
 
     def record(
@@ -132,7 +132,7 @@ class UsesHome:
         spools = list(dict.fromkeys([*beside_policy, spool_beside(model)]))
         try:
             if holds_nothing(self.url):
-                reason = f"there is no database {shown(self.url)}"
+                reason: Said = f"there is no database {shown(self.url)}"
             else:
                 with open_database(self.url, create=False) as database:
                     record_use(database, use, patience_seconds=_PATIENCE_SECONDS)
@@ -147,7 +147,7 @@ class UsesHome:
             try:
                 taken = take_in(database, path, patience_seconds=_PATIENCE_SECONDS)
             except Exception as error:
-                self.tell(f"earlier runs stay in {path}: {reason_of(error)}")
+                self.tell(UserError((f"earlier runs stay in {path}: ", reason_of(error))))
                 continue
             if taken.recorded:
                 self.tell(f"earlier runs taken in from {path}: {taken.recorded}")
@@ -156,19 +156,24 @@ class UsesHome:
                     others = f" (and {len(words) - 1} more such lines)" if words[1:] else ""
                     self.tell(f"{words[0]}{others}")
 
-    def _spool(self, use: PolicyUse, spools: list[Path], reason: str) -> None:
+    def _spool(self, use: PolicyUse, spools: list[Path], reason: Said) -> None:
         for path in spools:
             try:
                 spool_use(path, use)
             except Exception as error:
-                reason = f"{reason}; {reason_of(error)}"
+                reason = UserError((reason, "; ", reason_of(error)))
                 continue
             self.tell(
-                f"this run waits in {path} to be counted ({reason}); a later run that reaches the"
-                f" database takes it in, and so does: syncswitch-search uses import {path}"
+                UserError(
+                    (f"this run waits in {path} to be counted (", reason, ")"),
+                    remedy=(
+                        "a later run that reaches the database takes it in",
+                        Action.IMPORT_USES(str(path)),
+                    ),
+                )
             )
             return
-        self.tell(f"error: this run cannot be counted as a use of its policy: {reason}")
+        self.tell(UserError(("error: this run cannot be counted as a use of its policy: ", reason)))
 
     def tell_lessons(
         self,

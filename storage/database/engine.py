@@ -24,6 +24,7 @@ from sqlalchemy.exc import (
 
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.inspection import (
+    ANOTHER,
     FORMER_REVISION,
     REVISION,
     VERSION_TABLE,
@@ -34,6 +35,7 @@ from syncswitch.storage.database.inspection import (
     sqlite_path,
 )
 from syncswitch.storage.errors import (
+    Action,
     DatabaseAwayError,
     DatabaseError,
     FatalError,
@@ -77,8 +79,8 @@ def translated(error: DBAPIError, place: str) -> SyncSwitchError:
         return DatabaseAwayError(f"the database {place} is busy or was lost: {why}")
     if state == _DISK_FULL or (not is_server and _NO_ROOM.search(why)):
         return FatalError(
-            f"the database {place} cannot be written: {why}; free some disk space there, or name"
-            " another with --storage URL"
+            f"the database {place} cannot be written: {why}",
+            remedy=("free some disk space there", ANOTHER),
         )
     if state == _UNTRANSLATABLE:
         return DatabaseError(
@@ -88,8 +90,8 @@ def translated(error: DBAPIError, place: str) -> SyncSwitchError:
     if isinstance(error, (IntegrityError, DataError)):
         return FatalError(f"the database {place} refuses these values: {why}")
     return DatabaseError(
-        f"the database {place} cannot be used: {why}; check its permissions, free space and"
-        f" server, or name another with --storage URL"
+        f"the database {place} cannot be used: {why}",
+        remedy=("check its permissions, free space and server", ANOTHER),
     )
 
 
@@ -181,8 +183,8 @@ def _use_write_ahead_log(engine: Engine) -> None:
                 raise known from error
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise DatabaseError(
-                    f"cannot write to the database {path}: {error}; make the file and its"
-                    f" directory writable, or name another with --storage URL"
+                    f"cannot write to the database {path}: {error}",
+                    remedy=("make the file and its directory writable", ANOTHER),
                 ) from error
         time.sleep(random.uniform(0.01, 0.1))
 
@@ -223,8 +225,8 @@ class Database:
             raise translated(error, shown(self.url)) from error
         except (ValueError, TypeError) as error:  # from the conversion of columns to Python values
             raise DatabaseError(
-                f"{shown(self.url)} holds a value that cannot be read ({one_line(error)}); see"
-                f" `syncswitch-search db check --storage {shown(self.url)}`"
+                f"{shown(self.url)} holds a value that cannot be read ({one_line(error)})",
+                remedy=Action.CHECK_DATABASE,
             ) from error
 
     def rows(self, query: Select[Any]) -> Sequence[Any]:
@@ -308,8 +310,7 @@ def open_database(url: str, *, create: bool) -> Database:
         if revision is None:
             if not create:
                 raise DatabaseError(
-                    f"{shown(url)} holds no results of syncswitch yet;"
-                    f" `syncswitch-search run WORKLOAD` adds them"
+                    f"{shown(url)} holds no results of syncswitch yet", remedy=Action.SEARCH
                 )
             _make_tables(engine, shown(url))
         elif revision == FORMER_REVISION:
@@ -371,8 +372,8 @@ def examined(url: str, *, may_create: bool) -> tuple[str | None, Engine]:
                 f" and {path.parent} cannot be written to; copy the file to a folder of your own"
             ) from error
         raise DatabaseError(
-            f"cannot open the database {shown(url)}: {reason(error)};"
-            f" check that it is whole and can be reached, or name another with --storage URL"
+            f"cannot open the database {shown(url)}: {reason(error)}",
+            remedy=("check that it is whole and can be reached", ANOTHER),
         ) from error
     except BaseException:
         engine.dispose()

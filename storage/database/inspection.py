@@ -10,11 +10,15 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
+from syncswitch.storage.errors import Action, DatabaseError, Set
 from syncswitch.storage.tables.base import TABLE_PREFIX
 
 REVISION = "0004"
 """The revision of the tables that this version of the software reads and writes."""
+
+ANOTHER = Set("storage", verb="name another with")
+"""What helps with most databases that cannot be used."""
 
 FORMER_REVISION = "0003"
 """The one before, in which each policy had a target; `open_database` makes it the present one."""
@@ -146,8 +150,8 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
     except FileNotFoundError as error:
         if not may_create:
             raise DatabaseError(
-                f"no database at {path}; `syncswitch-search run WORKLOAD` makes one,"
-                f" or name another with --storage URL or SYNCSWITCH_STORAGE"
+                f"no database at {path}",
+                remedy=(Action.SEARCH, ANOTHER, f"set {ENVIRONMENT_VARIABLE}"),
             ) from error
         if not path.parent.is_dir():
             raise DatabaseError(
@@ -161,14 +165,13 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
         ) from error
     except OSError as error:
         raise DatabaseError(
-            f"cannot read the database {path}: {error.strerror or error};"
-            f" make it readable, or name another with --storage URL"
+            f"cannot read the database {path}: {error.strerror or error}",
+            remedy=("make it readable", ANOTHER),
         ) from error
     # For SQLite, an empty file is an empty database.
     if header and header != _SQLITE_HEADER:
         raise DatabaseError(
-            f"{path} is not a SQLite database (it starts with {header[:16]!r});"
-            f" name another file with --storage URL"
+            f"{path} is not a SQLite database (it starts with {header[:16]!r})", remedy=ANOTHER
         )
 
 
@@ -205,8 +208,9 @@ def our_revision(connection: Connection, place: str) -> str | None:
             foreign = sorted(tables - _OPTUNA_TABLES) or sorted(tables)
             some = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
             raise DatabaseError(
-                f"{place} holds tables of another application ({some}); allowed: an empty"
-                f" database, or one of syncswitch or Optuna; name another with --storage URL"
+                f"{place} holds tables of another application ({some})",
+                allowed="an empty database, or one of syncswitch or Optuna",
+                remedy=ANOTHER,
             )
         return None
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
@@ -214,7 +218,8 @@ def our_revision(connection: Connection, place: str) -> str | None:
         revision = ", ".join(map(repr, found)) or "none"
         raise DatabaseError(
             f"{place} has tables of revision {revision}, and this syncswitch reads and writes"
-            f" {REVISION!r}: use the version that made them, or name another with --storage URL"
+            f" {REVISION!r}",
+            remedy=("use the version that made them", ANOTHER),
         )
     return str(found[0])
 

@@ -96,8 +96,9 @@ def check_mlflow(uri: str) -> None:
     """Raises UserError without a client, or if this is not a tracking URI; connects to nothing."""
     if importlib.util.find_spec("mlflow") is None:
         raise UserError(
-            "--mlflow needs the package mlflow-skinny (or mlflow), which is missing; run:"
-            " pip install 'syncswitch[mlflow]'"
+            "needs the package mlflow-skinny (or mlflow), which is missing",
+            parameter="mlflow",
+            remedy="run: pip install 'syncswitch[mlflow]'",
         )
     try:
         scheme = urlsplit(uri).scheme.partition("+")[0]
@@ -105,8 +106,10 @@ def check_mlflow(uri: str) -> None:
         scheme = ""
     if uri != "databricks" and scheme not in _SCHEMES:
         raise UserError(
-            f"--mlflow is {shown_uri(uri)!r}, which is not a tracking URI of MLflow; give one that"
-            " begins like http://localhost:5000 or sqlite:///mlflow.db"
+            "it is not a tracking URI of MLflow",
+            parameter="mlflow",
+            value=shown_uri(uri),
+            remedy="give one that begins like http://localhost:5000 or sqlite:///mlflow.db",
         )
 
 
@@ -458,7 +461,7 @@ def _put_policies(
             model,
             tags={_FINGERPRINT: identity.fingerprint},
             description=f"Timing policies of {identity.name} on {identity.cluster}: when to"
-            " switch. Each version holds a policy file for syncswitch-run --policy.",
+            " switch. Each version holds a policy file to train with.",
         )
     # MLflow's numbers differ if others added or removed some.
     numbers = {

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.errors import Action, PolicyError, UserError
 from syncswitch.storage.files import check_plain_file, whole_file
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _MOST_BYTES = 256 << 20
-_EXPORT = "export it again with `syncswitch-search policy export`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +106,14 @@ def read_policy_file(path: str | Path) -> PolicyFile:
     version = content.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:  # JSON's true equals 1
         raise PolicyError(
-            f"policy file {path} has schema version {version!r}, this version of syncswitch allows"
-            f" {SCHEMA_VERSION}; use the syncswitch that wrote it, or {_EXPORT}"
+            f"policy file {path} has schema version {version!r}",
+            allowed=str(SCHEMA_VERSION),
+            remedy=("use the syncswitch that wrote it", Action.EXPORT_POLICY),
         )
     try:
         document = Document.model_validate_json(json.dumps(content))
     except ValidationError as error:
-        raise PolicyError(
-            f"policy file {path} was altered: {first_fault(error)}; {_EXPORT}"
-        ) from error
+        raise _useless(path, f"was altered: {first_fault(error)}") from error
     values = document.model_dump()
     policy, identity = TimingPolicy.of(values["policy"]), WorkloadIdentity.of(values["workload"])
     fault = impossible_accuracy(policy)
@@ -126,7 +124,7 @@ def read_policy_file(path: str | Path) -> PolicyFile:
         fault = fault or (f"its checksum is {document.checksum!r}, that of its values {expected!r}")
     fault = fault or job_mismatch(policy, identity)
     if fault:
-        raise PolicyError(f"policy file {path} was altered: {fault}; {_EXPORT}")
+        raise _useless(path, f"was altered: {fault}")
     workload = RegisteredWorkload(identity, values["workload"]["reference"])
     return PolicyFile(Path(path), policy, workload)
 
@@ -169,18 +167,20 @@ def _parsed(path: str | Path) -> dict[str, Any]:
         content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PolicyError(
-            f"cannot read the policy file {path}: {error.strerror or error};"
-            f" `syncswitch-search policy export` writes one"
+            f"cannot read the policy file {path}: {error.strerror or error}",
+            remedy=Action.EXPORT_POLICY,
         ) from error
     except UnicodeDecodeError as error:
-        raise PolicyError(f"policy file {path} is not UTF-8 text ({error}); {_EXPORT}") from error
+        raise _useless(path, f"is not UTF-8 text ({error})") from error
     except (ValueError, RecursionError) as error:
-        raise PolicyError(
-            f"policy file {path} is truncated or not JSON ({error}); {_EXPORT}"
-        ) from error
+        raise _useless(path, f"is truncated or not JSON ({error})") from error
     if not isinstance(content, dict):
-        raise PolicyError(f"policy file {path} is not a policy file; {_EXPORT}")
+        raise _useless(path, "is not a policy file")
     return content
+
+
+def _useless(path: str | Path, why: str) -> PolicyError:
+    return PolicyError(f"policy file {path} {why}", remedy=Action.EXPORT_POLICY)
 
 
 def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[str, Any]:

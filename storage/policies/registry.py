@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import Action, PolicyError
 from syncswitch.storage.policies.file import PolicyFile, job_mismatch, policy_to_dict
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band
@@ -179,9 +179,9 @@ class PolicyRegistry:
         def operation(connection: Connection) -> TimingPolicy:
             if lock_workload(connection, policy.job.fingerprint) is None:
                 raise PolicyError(
-                    f"workload {policy.job.fingerprint[:12]} is not in this database; the policies"
-                    f" of a workload can be published once `syncswitch-search run` has searched for"
-                    f" it here"
+                    f"workload {policy.job.fingerprint[:12]} is not in this database, where its"
+                    " policies could be published",
+                    remedy=Action.SEARCH,
                 )
             before = _published_by(policy.job.fingerprint, policy.study)
             for _, published in read_policies(connection, before):
@@ -191,7 +191,8 @@ class PolicyRegistry:
                 at = "nothing" if current is None else f"version {current}"
                 raise PolicyError(
                     f"{CURRENT} of workload {policy.job.fingerprint[:12]} is {at}, not version"
-                    f" {replaces} any more; see `syncswitch-search policy list`"
+                    f" {replaces} any more",
+                    remedy=Action.LIST_POLICIES,
                 )
             published = _add_version(connection, policy)
             _point(connection, published.job.fingerprint, CURRENT, published.version)
@@ -308,10 +309,10 @@ class PolicyRegistry:
             # Versions have no gaps, and databases cannot compare with a number that is too large.
             last = _last_version(connection, fingerprint)
             if not 1 <= version <= last:
-                allowed = f"allowed: 1 to {last}" if last else "it has no policy yet"
                 raise PolicyError(
-                    f"workload {fingerprint[:12]} has no policy version {version}; {allowed}"
-                    f" (see `syncswitch-search policy list`)"
+                    f"workload {fingerprint[:12]} has no policy version {version}",
+                    allowed=f"1 to {last}" if last else "none, as it has no policy yet",
+                    remedy=Action.LIST_POLICIES,
                 )
             _point(connection, fingerprint, alias, version)
 
@@ -350,7 +351,8 @@ class PolicyRegistry:
             if _pointed_at(connection, fingerprint, alias) not in {before, lower}:
                 raise PolicyError(
                     f"{alias} of workload {fingerprint[:12]} was moved from version {before} by"
-                    f" somebody else at this moment; see `syncswitch-search policy list`"
+                    " somebody else at this moment",
+                    remedy=Action.LIST_POLICIES,
                 )
             _point(connection, fingerprint, alias, lower)
             return lower
@@ -478,8 +480,8 @@ def _import(connection: Connection, file: PolicyFile, job: WorkloadIdentity) -> 
     if policy != stated:
         raise PolicyError(
             f"policy file {file.path} was altered: its policy is in this database already, as"
-            f" version {policy.version} of workload {fingerprint[:12]}, and says something else;"
-            f" see `syncswitch-search policy diff {fingerprint[:12]}@{policy.version} {file.path}`"
+            f" version {policy.version} of workload {fingerprint[:12]}, and says something else",
+            remedy=Action.COMPARE_POLICIES(f"{fingerprint[:12]}@{policy.version}", str(file.path)),
         )
     current = _pointed_at(connection, fingerprint, CURRENT)
     if current is None:

@@ -160,7 +160,7 @@ class TimingPolicy:
             share = f"about {100 * self.promise.kept_share:.0f} of 100 runs"
         return (
             f"this policy was found for guarded trainings: with the bare switch {share} keep the"
-            " accuracy; for a careful one, search with: syncswitch-search run --no-guard"
+            " accuracy; for a careful one, search without the guard"
         )
 
 

@@ -158,8 +158,8 @@ def _take_in(
     if not uses:
         why = next(iter(refused)).partition("(")[2].partition(");")[0]
         raise UserError(
-            f"{path} holds no use of a policy ({why}) and stays as it is; give a file that"
-            f" syncswitch-run has left, such as NAME{_SUFFIX}"
+            f"{path} holds no use of a policy ({why}) and stays as it is; give a file that a"
+            f" training has left, such as NAME{_SUFFIX}"
         )
     for number, use in uses.items():
         try:

@@ -63,8 +63,8 @@ def _add(connection: Connection, use: PolicyUse) -> bool:
     if policy is None:
         raise PolicyError(
             f"the policy of {use.record.spec.identity.name!r} that study {use.study!r} found at"
-            f" {use.created_at} is not in this database; take it in first, with:"
-            f" syncswitch-search policy import FILE"
+            f" {use.created_at} is not in this database",
+            remedy="import the policy first",
         )
     spec = use.record.spec
     values = {

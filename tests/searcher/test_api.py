@@ -179,7 +179,7 @@ def test_what_a_run_says_names_parameters_with_their_values() -> None:
             {"learn": True, "guarded": False},
             "learn=True needs the guard: leave out guarded=False",
         ),
-        (train, {"learn": False}, "`syncswitch-search run WORKLOAD` makes one, .* with storage="),
+        (train, {"learn": False}, "make a search with .*api.search, or name another with storage"),
         (sweep, {"policies": ["no.json"]}, "no.json"),
         (train, {"policy": "no.json"}, "no.json"),
         (report, {}, "no database at"),

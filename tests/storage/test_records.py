@@ -196,7 +196,7 @@ def test_a_policy_for_guarded_trainings_warns_of_the_bare_switch() -> None:
     guarded = changed(POLICY, guarded=True, kept_share=0.86)
     assert guarded.bare_warning == (
         "this policy was found for guarded trainings: with the bare switch about 86 of 100 runs"
-        " keep the accuracy; for a careful one, search with: syncswitch-search run --no-guard"
+        " keep the accuracy; for a careful one, search without the guard"
     )
     assert "switch fewer runs keep" in (changed(guarded, kept_share=None).bare_warning or "")
     for fine in (POLICY, replace(guarded, switch_percent=100.0)):

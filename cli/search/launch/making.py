@@ -28,6 +28,7 @@ from syncswitch.cli.console import (
     progress_bars,
     rich_console,
 )
+from syncswitch.cli.words import in_options
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
@@ -332,7 +333,7 @@ def reporting(what: str) -> Iterator[ProgressReporter]:
         try:
             yield reporter
         except RetryableError as error:
-            raise RetryableError(reporter.told(str(error))) from error
+            raise RetryableError(reporter.told(in_options(error))) from error
 
 
 @contextlib.contextmanager
@@ -372,7 +373,9 @@ def opened_for(
             yield database, [lambda: ready.pop() if ready else first(), *others], reporter
             if not is_further_job():
                 identities = [job.identity for job in to_train]
-                copy_to_mlflow(mlflow, database, identities, reporter.tell)
+                copy_to_mlflow(
+                    mlflow, database, identities, lambda said: reporter.tell(in_options(said))
+                )
 
 
 def _is_unknown(identity: WorkloadIdentity, study: str | None, storage_url: str) -> bool:

@@ -141,8 +141,8 @@ def test_a_server_that_is_away_costs_one_line(
     assert result.stdout == without_storage(plain.stdout)
     (line,) = set(result.stderr.splitlines()) - set(plain.stderr.splitlines())
     assert line == (
-        f"MLflow at {away} does not answer; copy the runs later, with: syncswitch-search"
-        f" export generated --mlflow {away}"
+        f"MLflow at {away} does not answer; copy them later with `syncswitch-search"
+        f" export generated --mlflow {away}`"
     )
     invoke.succeeds("export", "generated", "--mlflow", mlflow_uri)
     check_same(mlflow_uri, url)
@@ -192,7 +192,7 @@ def test_what_cannot_be_exported_is_one_line(
     line = refused(1, "export", "--mlflow", away.replace("//", "//me:secret@"))
     assert line == f"error: MLflow at {away.replace('//', '//***@')} does not answer"
     line = refused(2, "export", "--mlflow", "localhost:5000")
-    assert "'localhost:5000', which is not a tracking URI of MLflow" in line
+    assert "'localhost:5000': it is not a tracking URI of MLflow" in line
     line = refused(2, "export", "nobody", "--mlflow", "http://localhost:1")
     assert "no search of nobody here" in line
     monkeypatch.setitem(sys.modules, "mlflow", None)

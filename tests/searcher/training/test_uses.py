@@ -76,7 +76,7 @@ def test_it_waits_beside_the_policy_file_until_a_run_finds_a_database(
     path = policies / "job.uses.jsonl"
     first, _ = capsys.readouterr().err.splitlines()
     assert f"this run waits in {path} to be counted (there is no database sqlite:" in first
-    assert first.endswith(f"syncswitch-search uses import {path}")
+    assert first.endswith(f"takes it in, or import it with take_in({str(path)!r})")
     publish(sqlite_url)
     record(*place, use_id="c")
     assert (count(sqlite_url), lines(policies)) == (3, {})
@@ -99,7 +99,7 @@ def test_a_policy_that_the_database_does_not_have_keeps_it_waiting(
     place = (publish(sqlite_url), str(folder / "job.json"), folder / "digits.keras")
     record(*place, policy=replace(POLICY, study="elsewhere"))
     assert (count(sqlite_url), lines(folder)) == (0, {"job.uses.jsonl": 1})
-    assert "policy import FILE" in capsys.readouterr().err
+    assert "import the policy first" in capsys.readouterr().err
 
 
 def test_each_run_has_a_seed_of_its_own(sqlite_url: str, folder: Path) -> None:

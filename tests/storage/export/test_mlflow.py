@@ -84,5 +84,5 @@ def test_runs_say_the_momentum_after_the_switch(rule: str | None) -> None:
 def test_no_password_is_shown() -> None:
     assert shown_uri("http://me:secret@host:5000/a") == "http://***@host:5000/a"
     check_mlflow("http://me:secret@host:5000/a")
-    with pytest.raises(UserError, match="'mlruns', which is not a tracking URI of MLflow"):
+    with pytest.raises(UserError, match="mlflow is 'mlruns': it is not a tracking URI of MLflow"):
         check_mlflow("mlruns")

@@ -170,7 +170,7 @@ def test_a_use_of_a_policy_that_is_not_here_stays_until_it_is(
     taken = take_in(database, spool_path)
     assert taken.recorded == 1
     assert "study 'elsewhere'" in taken.kept[0]
-    assert "policy import FILE" in taken.kept[0]
+    assert "import the policy first" in taken.kept[0]
     assert (spool_path.read_bytes().count(b"\n"), ids(database)) == (1, ["use-1"])
 
 

@@ -103,7 +103,7 @@ def test_a_policy_may_have_another_version_in_another_database(
     with open_database(other_url, create=True) as other:
         TrialStore(other).register(IDENTITY, "digits", SEARCH)
         PolicyRegistry(other).publish(replace(POLICY, study="other"))
-        with pytest.raises(PolicyError, match="not in this database; take it in first"):
+        with pytest.raises(PolicyError, match="not in this database; import the policy first"):
             record_use(other, use_of(used_policy))
         earlier = replace(POLICY, created_at=(STARTED_AT - timedelta(days=1)).isoformat())
         file = PolicyFile(Path("policy.json"), earlier, RegisteredWorkload(IDENTITY, "digits"))
