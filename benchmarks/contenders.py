@@ -206,7 +206,7 @@ def contenders() -> list[Contender]:
         _paper("paper 5x5, early stop", early_stop=True),
         _paper("paper 5x5, both", share_prefix=True, early_stop=True),
         _adaptive(_ADAPTIVE),
-        _adaptive(f"{_ADAPTIVE}, bare switch", guarded=False),
+        _adaptive(f"{_ADAPTIVE}, no guard", guarded=False),
         _adaptive(f"{_ADAPTIVE}, no shared prefix", share_prefix=False),
         _adaptive(f"{_ADAPTIVE}, no early stop", early_stop=False),
         _adaptive(f"{_ADAPTIVE}, neither", share_prefix=False, early_stop=False),

@@ -243,7 +243,7 @@ RULES: dict[str, Rule] = {
     "BSP alone": bsp_alone,
     "paper's search": functools.partial(rival_then_use, name=REFERENCE),
     "Optuna TPE": functools.partial(rival_then_use, name="Optuna TPE, means"),
-    "search, bare switch": functools.partial(search_then_use, guarded=False),
+    "search, no guard": functools.partial(search_then_use, guarded=False),
     "search, guarded": search_then_use,
     "search, then learning": functools.partial(search_then_use, learns=True),
     "always 6.25 %": functools.partial(always, percent=6.25),
@@ -267,7 +267,7 @@ class Figures:
         good_uses: Trainings with a good switch before W.
         false_alarms: Number of alarms in runs of good switch points that keep the accuracy.
         revisions: Versions of the policy that were left for another.
-        shares: Of the last answer: what it states of runs with its bare switch, what all recorded
+        shares: Of the last answer: what it states of runs without a guard, what all recorded
             seeds show; and both of the delivered models. None where nobody answered.
     """
 
@@ -425,7 +425,7 @@ def generated_shares(
     """Learns on a generated job.
 
     Returns:
-        Kept share of the answer's bare switch, stated and in truth; kept share of the models that
+        Kept share of the answer without a guard, stated and in truth; kept share of the models that
         the trainings delivered, and of BSP's own.
     """
     job = generated_problem(number)
@@ -538,13 +538,13 @@ def main() -> None:
         console.print(
             f"{uses} trainings of each of {len(jobs)} recorded jobs, {options.repeats} times over."
             " Time by that of BSP alone, all in; false: alarms in runs of good switch points that"
-            " would have kept the accuracy; left: versions of a policy; bare, delivered: runs with"
-            " the bare switch and delivered models that keep the accuracy, as stated / in truth."
+            " would have kept the accuracy; left: versions of a policy; bare, delivered: runs"
+            " without a guard and delivered models that keep the accuracy, as stated / in truth."
         )
         console.print(table(rows))
         console.print(by_job(rows))
     said = [one.shares for one in found if one.shares is not None]
-    console.print("Of all answers, the kept share with the bare switch; then that of the models:")
+    console.print("Of all answers, the kept share without a guard; then that of the models:")
     console.print(calibration((stated, true) for stated, true, _, _ in said))
     console.print(calibration((stated, true) for _, _, stated, true in said))
     for uses, shares in generated.items():
@@ -552,9 +552,9 @@ def main() -> None:
             f"{100 * statistics.fmean(column):.1f} %" for column in zip(*shares, strict=True)
         )
         console.print(
-            f"Of {len(shares)} generated jobs, each learnt in {uses} trainings, the bare switch is"
-            f" stated to keep the accuracy in {stated}, and does in {true}. Of the delivered models"
-            f" {delivered} keep it, and of BSP's own {own}."
+            f"Of {len(shares)} generated jobs, each learnt in {uses} trainings, the answer without"
+            f" a guard is stated to keep the accuracy in {stated}, and does in {true}. Of the"
+            f" delivered models {delivered} keep it, and of BSP's own {own}."
         )
 
 

@@ -190,7 +190,7 @@ class GeneratedProblem:
         )
 
     def kept_share(self, percent: float = BASELINE_PERCENT, threshold: float = BETA) -> float:
-        """Share of the runs with the bare switch that keep the accuracy."""
+        """Share of the runs without a guard that keep the accuracy."""
         if percent < self.diverges_below_percent:
             return 0.0
         scatter = statistics.NormalDist(0, self.standard_deviation)

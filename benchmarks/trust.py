@@ -27,7 +27,7 @@ from benchmarks.recorded_jobs import JOBS, TrustJob, trust_jobs
 
 _SHOWN = (
     "adaptive",
-    "adaptive, bare switch",
+    "adaptive, no guard",
     "paper 5x5",
     "grid, 5 runs each",
     "Optuna TPE, means",

@@ -176,7 +176,7 @@ def search(
         threshold_runs: Measure it in the first so many runs with the first protocol alone, 3 to 10;
             None for 3 where it is measured.
         target_accuracy: A, the value of the metric to keep; None to measure it.
-        guarded: False for a policy that holds with the bare switch; else trainings are expected
+        guarded: False for a policy that holds without a guard; else trainings are expected
             to go back to a switch that failed, as those of `syncswitch-run` do.
         keep: The share of unguarded runs that has to keep the accuracy, above 0.5 and below 1; None
             for 0.95.

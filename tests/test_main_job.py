@@ -165,7 +165,7 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
     assert {phase["protocol"] for phase in report["phases"]} == {"bsp"}
     assert "alarmed" in [event["kind"] for event in report["events"]]
     done = run(*command, "--no-guard", folder=tmp_path)
-    assert "with the bare switch about 86 of 100 runs keep the accuracy" in done.stderr
+    assert "without a guard about 86 of 100 runs keep the accuracy" in done.stderr
     unguarded = json.loads(done.stdout)
     assert unguarded["guard"]["state"] == "off"
     assert [phase["protocol"] for phase in unguarded["phases"]] == ["bsp", "asp"]
@@ -262,7 +262,7 @@ def test_adaptive_runs_start_from_checkpoints_that_outlast_a_kill(tmp_path: Path
     shared = f"{WORKLOAD},momentum_after_switch=same"
     search = ("syncswitch-search", "run", shared, *JOB[2:], "--least-runs", 2, "--json")
     process = start(*search, folder=tmp_path)
-    assert "100 % BSP, run 1" in process.stderr.readline()
+    assert "BSP alone, run 1" in process.stderr.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert list(tmp_path.glob("syncswitch-checkpoints/*/*/*/*.npz"))

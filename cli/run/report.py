@@ -310,11 +310,12 @@ def _outcome(done: Training) -> str:
         metric,
         is_let_through=guard is not None and guard.held_percent not in (None, BASELINE_PERCENT),
     )
+    aim = metric.text(target.accuracy)
     reached = "never reached" if seconds is None else f"first reached after {seconds:.1f} s"
-    return (
-        f"{job} with policy version {policy.version}: {accuracy}, {held}; the target itself was"
-        f" {reached}."
-    )
+    compared = f", {held}; the target itself was {reached}"
+    if record.converged_accuracy >= target.accuracy:
+        compared = f" (target {aim}, {reached})"
+    return f"{job} with policy version {policy.version}: {accuracy}{compared}."
 
 
 def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:

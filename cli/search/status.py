@@ -17,7 +17,12 @@ from rich.text import Text
 from syncswitch.cli.console import Row, echo, print_json, rich_console, table_of
 from syncswitch.cli.options import common_options, workers_option
 from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.search.policy_words import kept_text, sure_text, uses_as_json, uses_text
+from syncswitch.searcher.search.policy_words import (
+    kept_text,
+    probability_text,
+    uses_as_json,
+    uses_text,
+)
 from syncswitch.searcher.status import SearchStatus, StatusReader
 from syncswitch.searcher.words import (
     NONE,
@@ -234,7 +239,11 @@ def _promised(policy: TimingPolicy) -> str:
         return f"; {policy.promise.reason}"
     if policy.promise.kept_share is not None:
         return f"; kept in {kept_text(policy)}"
-    return "" if policy.promise.confidence is None else f"; {sure_text(policy.promise.confidence)}"
+    return (
+        ""
+        if policy.promise.confidence is None
+        else f"; {probability_text(policy.promise.confidence)} sure"
+    )
 
 
 def _outlook(search: SearchStatus) -> Text:

@@ -18,7 +18,7 @@ from syncswitch.searcher.search.policy_words import (
     guard_text,
     kept_text,
     policy_sentences,
-    sure_text,
+    probability_text,
     times_text,
     uses_sentence,
     uses_text,
@@ -114,7 +114,7 @@ def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tu
         figures.append((f"about {100 * answer.promise.delivered_share:.0f}", words))
     if answer.promise.kept_share is not None:
         own = "" if usual is None else f" ({100 * usual:.0f} with {first} alone)"
-        bare = " with the bare switch" if answer.is_for_guard else ""
+        bare = " without a guard" if answer.is_for_guard else ""
         words = f"of 100 runs{bare} stay {mean}{own}"
         figures.append((f"about {100 * answer.promise.kept_share:.0f}", words))
     may_lose = answer.guarded and gain is not None and (gain.low or gain.value) <= 1
@@ -124,7 +124,7 @@ def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tu
         and not may_lose
     ):
         sure = "sure that it saves time" if answer.guarded else "sure that enough runs do"
-        figures.append((sure_text(answer.promise.confidence).removesuffix(" sure"), sure))
+        figures.append((probability_text(answer.promise.confidence), sure))
     return figures
 
 

@@ -47,7 +47,7 @@ class Untried:
     Attributes:
         switch_percent: The switch point.
         good_probability: See `SwitchPointBelief`; None without a belief.
-        why: The reason: `later` than an answer for the bare switch, so it saves less; `budget`: it
+        why: The reason: `later` than an answer without a guard, so it saves less; `budget`: it
             is spent; `price`: a run costs more than it promises; `order`: a strategy without a
             belief did not lead there; `open`: the search goes on.
     """

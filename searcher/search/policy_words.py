@@ -108,15 +108,15 @@ def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[st
     if delivered is not None and bare is not None and usual is not None:
         yield (
             f"About {_of_100(delivered)} of 100 guarded trainings should deliver a model {mean};"
-            f" with the bare switch about {_of_100(bare)} would, with {first} alone about"
-            f" {_of_100(usual)} do."
+            f" without a guard, about {_of_100(bare)}; with {first} alone, about"
+            f" {_of_100(usual)}."
         )
     if promise.expected_time is not None:
         sure = ""
         # The probability goes by the measured times; if these leave it open, it is not stated.
         is_faster = policy.measured.speed_up_low is None or policy.measured.speed_up_low > 1
         if promise.confidence is not None and is_faster:
-            sure = f"; that it saves time is {sure_text(promise.confidence)}"
+            sure = f" (probability of saving time: {probability_text(promise.confidence)})"
         yield (
             f"A guarded training is expected to take {promise.expected_time:.2f} of the time of"
             f" {first} alone, failed switches included{sure}."
@@ -126,7 +126,7 @@ def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[st
 def _bare_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
     bare, usual = policy.promise.kept_share, policy.promise.baseline_kept_share
     if bare is not None:
-        own = "" if usual is None else f"; with {first} alone, about {_of_100(usual)} do"
+        own = "" if usual is None else f"; with {first} alone, about {_of_100(usual)}"
         yield f"About {_of_100(bare)} of 100 runs should stay {mean}{own}."
     if policy.promise.confidence is not None:
         enough = ""
@@ -134,8 +134,8 @@ def _bare_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
             fewer = round(100 * (1 - policy.keep), 6)
             needed = f"{100 * policy.keep:g} of 100"
             enough = f": {needed}, or at most {fewer:g} fewer than {first} alone"
-        sure = sure_text(policy.promise.confidence)
-        yield f"The search is {sure} that enough runs keep the accuracy{enough}."
+        sure = probability_text(policy.promise.confidence)
+        yield f"The search is {sure} sure that enough runs keep the accuracy{enough}."
 
 
 def kept_text(policy: TimingPolicy) -> str | None:
@@ -146,7 +146,7 @@ def kept_text(policy: TimingPolicy) -> str | None:
     share, what = policy.promise.kept_share, "runs"
     others = [] if usual is None else [f"{_of_100(usual)} with {first} alone"]
     if policy.is_for_guard and policy.promise.delivered_share is not None:
-        others.insert(0, f"{_of_100(share)} with the bare switch")
+        others.insert(0, f"{_of_100(share)} without a guard")
         share, what = policy.promise.delivered_share, "guarded trainings"
     aside = f" ({', '.join(others)})" if others else ""
     return f"about {_of_100(share)} of 100 {what}{aside}"
@@ -154,7 +154,7 @@ def kept_text(policy: TimingPolicy) -> str | None:
 
 def guard_text(policy: TimingPolicy) -> str:
     """Returns what a policy is for."""
-    return "guarded trainings" if policy.guarded else "the bare switch"
+    return "guarded trainings" if policy.guarded else "trainings without a guard"
 
 
 def expected_time_text(policy: TimingPolicy) -> str | None:
@@ -165,10 +165,10 @@ def expected_time_text(policy: TimingPolicy) -> str | None:
     return f"{policy.promise.expected_time:.2f} of the time of {first} alone"
 
 
-def sure_text(probability: float) -> str:
-    """Returns a probability in words; nothing is said to be 100 % sure."""
+def probability_text(probability: float) -> str:
+    """Returns a probability in percent; nothing is said to be 100 % sure."""
     percent = _of_100(probability)
-    return "more than 99 % sure" if percent == "100" else f"{percent} % sure"
+    return "over 99 %" if percent == "100" else f"{percent} %"
 
 
 def _of_100(share: float) -> str:

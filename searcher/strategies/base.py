@@ -109,7 +109,7 @@ class SwitchPointBelief:
     Attributes:
         switch_percent: The switch point.
         good_probability: Probability that guarded trainings with it take less time than with the
-            first protocol alone; for a bare switch, that enough of them keep the accuracy.
+            first protocol alone; without a guard, that enough of them keep the accuracy.
         kept_share: Probability that one more run loses at most beta.
         low_accuracy: Lower end of the range in which nine of ten further runs end.
         high_accuracy: Upper end of that range.

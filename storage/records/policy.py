@@ -31,11 +31,11 @@ class Promise:
 
     confidence: Annotated[
         float | None,
-        "probability that guarded trainings take less time than the baseline; for the bare switch,"
+        "probability that guarded trainings take less time than the baseline; without a guard,"
         " that enough keep the accuracy",
     ] = None
     kept_share: Annotated[
-        float | None, "expected share of trainings with the bare switch that lose at most beta"
+        float | None, "expected share of trainings without a guard that lose at most beta"
     ] = None
     delivered_share: Annotated[
         float | None,
@@ -104,8 +104,8 @@ class TimingPolicy:
         created_at: Time of creation, ISO 8601, UTC.
         software: Version by name of distribution.
         guarded: Whether it was found for trainings that go back to a switch that failed, as those
-            of `syncswitch-run` do; if not, it has to hold with the bare switch.
-        keep: The share of trainings with the bare switch that has to keep the accuracy, 0 to 1, or
+            of `syncswitch-run` do; if not, it has to hold without a guard.
+        keep: The share of trainings without a guard that has to keep the accuracy, 0 to 1, or
             1 - keep less than the first protocol's own share; None for guarded trainings, and if
             the strategy has none.
         band: Results of the first protocol alone, which a training with this policy is compared
@@ -159,8 +159,8 @@ class TimingPolicy:
         if self.promise.kept_share is not None:
             share = f"about {100 * self.promise.kept_share:.0f} of 100 runs"
         return (
-            f"this policy was found for guarded trainings: with the bare switch {share} keep the"
-            " accuracy; for a careful one, search without the guard"
+            f"this policy was found for guarded trainings: without a guard {share} keep the"
+            " accuracy; for a careful one, search without a guard"
         )
 
 

@@ -192,13 +192,13 @@ def test_a_metric_is_called_by_its_class(description: str | None, name: str) -> 
     assert metric_name(description) == name
 
 
-def test_a_policy_for_guarded_trainings_warns_of_the_bare_switch() -> None:
+def test_a_policy_for_guarded_trainings_warns_of_no_guard() -> None:
     guarded = changed(POLICY, guarded=True, kept_share=0.86)
     assert guarded.bare_warning == (
-        "this policy was found for guarded trainings: with the bare switch about 86 of 100 runs"
-        " keep the accuracy; for a careful one, search without the guard"
+        "this policy was found for guarded trainings: without a guard about 86 of 100 runs"
+        " keep the accuracy; for a careful one, search without a guard"
     )
-    assert "switch fewer runs keep" in (changed(guarded, kept_share=None).bare_warning or "")
+    assert "a guard fewer runs keep" in (changed(guarded, kept_share=None).bare_warning or "")
     for fine in (POLICY, replace(guarded, switch_percent=100.0)):
         assert fine.bare_warning is None
 

@@ -37,8 +37,8 @@ from syncswitch.searcher.words import counted, measured_threshold_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_label, protocol_text
-from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
+from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
+from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.command.reports import RepeatedOutput
 from syncswitch.trainers.model.kept import kept_for_the_next
@@ -173,11 +173,13 @@ def _wait(started: Iterable[_Started], longest_seconds: float) -> None:
 
 
 def label_of(trial: ReportedTrial) -> str:
-    """The name of a run for people, such as `25 % BSP, run 2 of 3`."""
-    protocol = protocol_label(trial.identity.first_protocol)
+    """The name of a run for people, such as `switch at 25 %, run 2 of 3`."""
+    switch = f"switch at {trial.switch_percent:g} %"
+    if trial.switch_percent == BASELINE_PERCENT:
+        switch = f"{protocol_text(trial.identity.first_protocol)} alone"
     of = "" if trial.repeats is None else f" of {trial.repeats}"
     early = " (speculative)" if trial.is_speculative else ""
-    return f"{trial.switch_percent:g} % {protocol}, run {trial.repeat}{of}{early}"
+    return f"{switch}, run {trial.repeat}{of}{early}"
 
 
 class ProgressReporter(Reporter):
@@ -313,7 +315,7 @@ def _price_text(record: TrialRecord) -> str:
         return f"{record.training_seconds:.1f} s of training (recorded, at no cost)"
     spared = []
     if record.inherited_seconds:
-        spared.append(f"{record.inherited_seconds:.1f} s shared")
+        spared.append(f"{record.inherited_seconds:.1f} s reused from an earlier run")
     if record.stopped_early:
         done = 100 * record.worker_steps / record.spec.identity.total_worker_steps
         spared.append(f"stopped at {done:.0f} %")

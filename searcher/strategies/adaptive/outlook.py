@@ -79,7 +79,7 @@ class Outlook:
 
     @functools.cached_property
     def kept(self) -> Floats:
-        """(P, m) share of later runs with the bare switch that keep the accuracy."""
+        """(P, m) share of later runs without a guard that keep the accuracy."""
         return self.belief.guesses.kept_shares(self.belief.threshold)
 
     @functools.cached_property
@@ -96,7 +96,7 @@ class Outlook:
 
     @functools.cached_property
     def kept_shares(self) -> Floats:
-        """(m,) expected share of later runs with the bare switch that keep the accuracy."""
+        """(m,) expected share of later runs without a guard that keep the accuracy."""
         return np.minimum(1.0, self.belief.mean(self.kept))
 
     @functools.cached_property
@@ -110,7 +110,7 @@ class Outlook:
         cannot go back has also lost what came before its switch, s(i), and begins again with the
         first protocol alone.
 
-        With the bare switch each such run is repeated with the first protocol alone.
+        Without a guard each such run is repeated with the first protocol alone.
         """
         return self.belief.mean(self._spent_by_guess)
 
@@ -123,8 +123,8 @@ class Outlook:
     def untargeted_times(self) -> Floats:
         """(m,) `costs` while no target is measured, with the models that nobody sees to be worse.
 
-        Of these so many more than with the first protocol alone are put up with as a bare switch
-        may lose.
+        Of these so many more than with the first protocol alone are put up with as a switch without
+        a guard may lose.
         """
         worse = self.kept_shares[-1] - self.delivered_shares
         unseen: Floats = np.maximum(0.0, worse - (1 - self.keep))
@@ -200,7 +200,7 @@ class Outlook:
     def answers(self) -> Floats:
         """(m,) probability that each switch point is the best one, with the least time.
 
-        With the bare switch it is the earliest from which on all are good.
+        Without a guard it is the earliest from which on all are good.
         """
         number = self.shares.size
         if self.is_guarded:

@@ -73,10 +73,10 @@ def _order(run: Observation) -> tuple[int, float, int, float, bool]:
     return (run.trial_number, run.switch_percent, run.replicate, run.accuracy, run.diverged)
 
 
-# The answer for bare switches is good, with all later switch points, with this probability.
+# The answer without a guard is good, with all later switch points, with this probability.
 _ACCEPTANCE = 0.7
-# Nobody makes up for a bare switch that fails, so a run must save this many times its price, and is
-# made at the answer or beside it.
+# Without a guard nothing makes up for a switch that fails, so a run must save this many times its
+# price, and is made at the answer or beside it.
 _LEAST_WORTH = 4.5
 # A search under way accepts or rejects a switch point with less doubt than this.
 _DOUBT = 0.1
@@ -102,10 +102,10 @@ class AdaptiveStrategy(Strategy):
     Attributes:
         guarded: Whether later trainings are guarded, as those of `syncswitch-run` are: they go back
             to a switch that failed, and switch again later. Otherwise the answer has to hold with
-            the bare switch.
+            unguarded ones.
         goes_back: Whether a failed switch costs only what came after it. Otherwise a training that
             failed is made again from its beginning, with the first protocol alone.
-        keep: Share of later runs that shall keep the accuracy with the bare switch, or at most
+        keep: Share of later runs that shall keep the accuracy without a guard, or at most
             1 - keep fewer than those of the first protocol alone.
         uses: Number of later trainings with the policy. A run is made if it saves more time in
             these than it costs.
@@ -507,7 +507,7 @@ class Assessment:
 
         A policy that contradicts all its measurements would be no answer, however little its
         failures cost, and of runs that learn neither would one whose trainings deliver fewer good
-        models than may be lost against the first protocol's own. With the bare switch any may be
+        models than may be lost against the first protocol's own. Without a guard any may be
         it, and is run before it is the answer.
         """
         if not self._is_guarded:
@@ -534,7 +534,7 @@ class Assessment:
     def _answer(self) -> int:
         """Index of the possible answer with the least expected time.
 
-        For the bare switch it is the earliest good switch point with only good later ones.
+        Without a guard it is the earliest good switch point with only good later ones.
         """
         times = self._outlook.times
         if self._is_guarded:

@@ -115,7 +115,7 @@ def test_a_failure_is_run_again_without_the_switch(
     assert "The command's output is in /" in said
     assert "Model saved" not in said
     done = run.succeeds("--policy", path, "--no-guard", "--json")
-    assert done.stderr.count("with the bare switch about 86 of 100 runs keep the accuracy") == 1
+    assert done.stderr.count("without a guard about 86 of 100 runs keep the accuracy") == 1
     report = json.loads(done.stdout)
     assert (report["training_seconds"], report["reaches_target"]) == (100.0, False)
     assert (report["guard"]["state"], report["guard"]["held_percent"]) == ("off", 20.0)

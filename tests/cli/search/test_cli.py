@@ -69,8 +69,8 @@ def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invok
     assert result.stdout.rstrip().endswith("syncswitch-run digits --online greedy --switch restart")
     # It is another search than the one without.
     said = invoke("run", "digits", *LEAST, "--baseline-runs", "2").stderr
-    assert "100 % BSP, run 2 of 2:" in said
-    assert " 50 % BSP, run 1 of 1:" in said
+    assert "BSP alone, run 2 of 2:" in said
+    assert " switch at 50 %, run 1 of 1:" in said
 
 
 def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
@@ -92,7 +92,7 @@ def test_run_prints_the_table_and_the_policy_in_words_and_json(invoke: Invoke) -
     ):
         assert words in result.stdout
     assert result.stdout.rstrip().endswith("syncswitch-run digits")
-    assert result.stderr.splitlines()[0].startswith("[1/8] 100 % BSP, run 1 of 2: accuracy 0.9")
+    assert result.stderr.splitlines()[0].startswith("[1/8] BSP alone, run 1 of 2: accuracy 0.9")
     assert len(result.stderr.splitlines()) == 8
 
     again = invoke("run", "digits", *QUICK, "--json")
@@ -118,7 +118,13 @@ def test_run_prints_the_table_and_the_policy_in_words_and_json(invoke: Invoke) -
             12.5,
             "trainings with BSP alone. Saved as version 1",
         ),
-        ([], "adaptive", True, 12.5, "of the time of BSP alone, failed switches included; that it"),
+        (
+            [],
+            "adaptive",
+            True,
+            12.5,
+            "time of BSP alone, failed switches included (probability",
+        ),
         (["--no-guard"], "adaptive", False, 25.0, "% sure that enough runs keep the accuracy: 95"),
     ],
 )

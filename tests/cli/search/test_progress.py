@@ -56,9 +56,9 @@ EXPECTED = [
     "1 run of a search that was killed will be repeated",
     "continuing after 1 of at most 18 runs",
     *[
-        "25 % BSP, run 2 of 3 failed and will be repeated: a server was lost",
+        "switch at 25 %, run 2 of 3 failed and will be repeated: a server was lost",
         "waiting for other searches, which are measuring 25 %",
-        "[2/18] 25 % BSP, run 2 of 3: accuracy 0.95 in 55.0 s of training",
+        "[2/18] switch at 25 %, run 2 of 3: accuracy 0.95 in 55.0 s of training",
     ]
     * 2,
 ]

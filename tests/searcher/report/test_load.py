@@ -156,13 +156,16 @@ GUARDED = {"kept_share": 0.86, "delivered_share": 0.961, "baseline_kept_share": 
                 "80 %": "sure that enough runs do",
                 "1.43": "times as fast as BSP alone (1.31 to 1.55)",
             },
-            {"found for": "the bare switch", "kept": "about 93 of 100 runs (95 with BSP alone)"},
+            {
+                "found for": "trainings without a guard",
+                "kept": "about 93 of 100 runs (95 with BSP alone)",
+            },
         ),
         (
             {**GUARDED, "guarded": True, "expected_time": 0.412, "confidence": 0.97},
             {
                 "about 96": f"of 100 guarded trainings deliver a model {MEAN}",
-                "about 86": f"of 100 runs with the bare switch stay {MEAN} (92 with BSP alone)",
+                "about 86": f"of 100 runs without a guard stay {MEAN} (92 with BSP alone)",
                 "0.41": "of the time of BSP alone: a guarded training, failed switches included",
                 "97 %": "sure that it saves time",
             },

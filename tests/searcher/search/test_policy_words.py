@@ -80,18 +80,18 @@ def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -
 def test_a_guarded_policy_tells_what_is_delivered_from_what_the_bare_switch_keeps() -> None:
     shares = (
         "About 96 of 100 guarded trainings should deliver a model within 0.01 of BSP's mean"
-        " accuracy; with the bare switch about 93 would, with BSP alone about 95 do."
+        " accuracy; without a guard, about 93; with BSP alone, about 95."
     )
     time = "A guarded training is expected to take 0.41 of the time of BSP alone, failed switches"
     assert promise_sentences(GUARDED) == (
-        f"{shares} {time} included; that it saves time is 80 % sure."
+        f"{shares} {time} included (probability of saving time: 80 %)."
     )
-    assert promise_sentences(changed(GUARDED, confidence=0.997)).endswith("more than 99 % sure.")
+    assert promise_sentences(changed(GUARDED, confidence=0.997)).endswith("time: over 99 %).")
     for unsure in (changed(GUARDED, confidence=None), changed(GUARDED, speed_up_low=0.8)):
         assert promise_sentences(unsure) == f"{shares} {time} included."
     assert promise_sentences(changed(GUARDED, expected_time=None)) == shares
     assert kept_text(GUARDED) == (
-        "about 96 of 100 guarded trainings (93 with the bare switch, 95 with BSP alone)"
+        "about 96 of 100 guarded trainings (93 without a guard, 95 with BSP alone)"
     )
     assert expected_time_text(GUARDED) == "0.41 of the time of BSP alone"
     alone = changed(ALONE, guarded=True, delivered_share=0.954)

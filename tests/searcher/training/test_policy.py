@@ -156,7 +156,7 @@ def test_a_run_may_try_another_switch_than_its_policy(
     [
         (GUARDED, None, True),  # --no-learn, or a version that was named
         (GUARDED, 1000, False),
-        ({"guarded": False}, 1000, True),  # found for the bare switch
+        ({"guarded": False}, 1000, True),  # found without a guard
     ],
 )
 def test_a_run_keeps_to_its_policy(

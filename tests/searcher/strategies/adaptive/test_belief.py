@@ -27,7 +27,7 @@ BASELINE = tuple(Datum(LAST, 0.9 + 0.002 * (-1) ** number) for number in range(6
 
 
 def outlook(belief: Belief) -> Outlook:
-    """Returns the outlook for bare switches."""
+    """Returns the outlook without a guard."""
     shares, tries = np.array(GRID) / 100, np.ones(len(GRID), dtype=bool)
     return Outlook(belief, shares, ratio=0.4, keep=0.95, is_guarded=False, tries=tries)
 
