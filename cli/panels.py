@@ -22,7 +22,7 @@ _PANELS = {
     ),
     "When to switch": (
         *("policy", "policy_texts", "switch_at", "at", "strategy", "settings", "runs", "threshold"),
-        "guarded",
+        *("threshold_runs", "guarded"),
         *("learn", "keep", "uses", "switch_points", "baseline_runs", "least_runs", "budget"),
         *("share_prefix", "early_stop", "target_accuracy", "target_runs"),
     ),
