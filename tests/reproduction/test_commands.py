@@ -14,6 +14,7 @@ from reproduction.figures import FIGURES
 from reproduction.logs import LogRow
 from reproduction.program import main, together
 from syncswitch.cli.search.main import main as searcher
+from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.simulated import trainer
 from tests.documentation.pages import ROOT, Page, commands
 from tests.reproduction.recordings import STARTED, write_log
@@ -167,7 +168,8 @@ def test_all_experiments_work_at_a_small_size(
     small = [smaller(command, job, other) for command in EXPERIMENTS]
     (tmp_path / "experiments.txt").write_text("\n".join(small) + "\n")
     monkeypatch.setattr(program, "EXPERIMENTS", tmp_path / "experiments.txt")
-    done = CliRunner().invoke(program.main, ["papers", "--runs", "1"])
+    with kept_for_the_next():
+        done = CliRunner().invoke(program.main, ["papers", "--runs", "1"])
     assert done.exit_code == 0, f"{done.stderr} {done.exception!r}"
     texts = sorted((tmp_path / "papers").glob("*.txt"))
     assert len(texts) == len(EXPERIMENTS)

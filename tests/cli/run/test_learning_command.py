@@ -197,8 +197,11 @@ AMP = """(
 )"""
 
 
-@pytest.mark.parametrize("resumes", [False, True], ids=["begins anew", "goes back"])
-@pytest.mark.parametrize("expected_uses", ["10", "30"])
+@pytest.mark.parametrize(
+    ("resumes", "expected_uses"),
+    [(False, "10"), (True, "30")],
+    ids=["begins anew", "goes back"],
+)
 def test_no_policy_is_published_that_its_own_figures_condemn(
     job: Job, sqlite_url: str, resumes: bool, expected_uses: str
 ) -> None:

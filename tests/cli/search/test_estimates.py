@@ -34,7 +34,9 @@ def test_from_given_times_and_without_a_database(invoke: Invoke, folder: Path) -
 def test_recorded_runs_say_what_given_times_would(invoke: Invoke) -> None:
     invoke.succeeds("run", "any", "--settings", "3", "--runs", "1", *PAPER)
     assert (BSP_SECONDS, ASP_SECONDS) == (100.0, 40.0)
-    for known, given in zip(forecast(invoke), forecast(invoke, *TIMES), strict=True):
+    for known, given in zip(
+        forecast(invoke, *PAPER), forecast(invoke, *PAPER, *TIMES), strict=True
+    ):
         assert known == pytest.approx(given)
 
 
