@@ -207,6 +207,15 @@ def paper_url(tmp_path_factory: pytest.TempPathFactory, published: Path) -> str:
 
 
 @pytest.fixture
+def one_model() -> Iterator[None]:
+    """For several commands in this process, as to trace a model takes most of their time."""
+    from syncswitch.trainers.model.kept import kept_for_the_next
+
+    with kept_for_the_next():
+        yield
+
+
+@pytest.fixture
 def our_tables() -> None:
     """For tests that take a URL: our tables are there from the start.
 

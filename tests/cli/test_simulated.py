@@ -14,6 +14,8 @@ from tests import warm_program
 from tests.searcher.command_line import Invoke
 from tests.tiny_job import write_tiny_job
 
+pytestmark = pytest.mark.usefixtures("one_model")
+
 search, run = Invoke(), Invoke(program=main)
 PROFILE = {"compute_seconds": 1.0, "barrier_seconds": 3.0}
 

@@ -123,6 +123,7 @@ def test_a_metric_that_never_moves_is_told_once(
     assert sum("cannot be compared" in line for line in caplog.messages) == (accuracy == "0.5")
 
 
+@pytest.mark.usefixtures("one_model")
 def test_the_other_commands_are_functions_too(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

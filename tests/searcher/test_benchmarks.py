@@ -26,8 +26,6 @@ from benchmarks.problems import (
 )
 from benchmarks.recorded_jobs import OWN_MOMENTUM, guarded_jobs, trust_jobs
 from reproduction.simulator import search_with
-from tests.program import TINY_WORKLOAD
-from tests.warm_program import run_code
 
 
 @pytest.fixture(autouse=True)
@@ -201,28 +199,6 @@ PLAIN = GeneratedProblem(
     ratio=0.2,
     diverges_below_percent=0.0,
 )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("few", "what", "begins"),
-    [
-        (("--searches", 1, "--begin-at", 50), "1 searches with 1 trainings each", 50.0),
-        (("--first",), "1 first trainings", 6.25),
-    ],
-)
-def test_live_trust(tmp_path: Path, few: tuple[object, ...], what: str, begins: float) -> None:
-    (tmp_path / "job.py").write_text(TINY_WORKLOAD)
-    sizes = ("--workload", "job.py:tiny", "--cluster", "threads", "--workers", 2, "--uses", 1)
-    done = run_code(
-        "from benchmarks import live_trust\nlive_trust.main()",
-        *map(str, (*sizes, *few, "--json", "live.json")),
-        folder=tmp_path,
-    )
-    assert what in done.stdout, done.stderr
-    (baseline,), (training,) = json.loads((tmp_path / "live.json").read_text()).values()
-    assert (baseline["held_percent"], baseline["failed"]) == (100.0, [])
-    assert training["held_percent"] == begins or training["failed"][0] == begins
 
 
 def test_the_truth_of_a_plain_curve() -> None:

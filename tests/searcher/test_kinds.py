@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from click.testing import Result
 
 from syncswitch.cli.run.main import main as run_program
 from syncswitch.cli.search.main import main as search_program
-from syncswitch.trainers.model.kept import kept_for_the_next
 from tests.searcher.command_line import Invoke
 from tests.trainers.simulated.kinds import Kind, kinds
 
@@ -28,28 +26,10 @@ _METRICS = {
     "own metric": ("within_one", 0.9),
 }
 
-# One of each mechanism; the others differ in their layers alone, and have a target of their own.
-_USUAL = (
-    "imbalanced",
-    "weighted",
-    "regression",
-    "two tasks",
-    "residual",
-    "tagging",
-    "ragged text",
-    "bag of words",
-    "preprocessed",
-    "raw text",
-    "own metric",
-)
+# Those whose metrics, outputs or examples take a way of their own through the commands; weights,
+# masks and layers are held against `fit` in `test_equals_fit.py`.
+_USUAL = ("regression", "two tasks", "ragged text", "raw text", "own metric")
 _TRIED = tuple(kinds()) if os.environ.get("KINDS") == "all" else _USUAL
-
-
-@pytest.fixture
-def one_model() -> Iterator[None]:
-    """For search and run, as to trace a model takes most of the time."""
-    with kept_for_the_next():
-        yield
 
 
 def call(program: Any, *arguments: object) -> Result:

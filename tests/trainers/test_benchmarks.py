@@ -19,9 +19,6 @@ import pytest
 from benchmarks import (
     choices,
     detector,
-    failure_cases,
-    failure_table,
-    failures,
     protocols,
     scale,
     scale_rows,
@@ -84,18 +81,6 @@ def test_rows_of_one_process_about_sizes_of_models(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sizes, "digits_cnn", short)
     for row in ("BSP, threads of one process", "one process, not distributed"):
         assert scale_rows.ROWS[row]("14k", 0.01) > 0
-
-
-@pytest.mark.slow
-def test_workers_of_an_all_reduce_make_the_steps_of_the_first() -> None:
-    done = ended("""
-        from benchmarks.all_reduce import ring
-        from benchmarks.scale_rows import rate
-        from tests.private_network import isolate_network
-        isolate_network()
-        assert rate(ring("benchmarks.sizes:digits_cnn", workers=2), 0.01) > 0
-    """)
-    assert done.returncode == 0, done.stderr
 
 
 def test_sizes_of_models_are_compared_and_a_row_that_does_not_end_gives_no_figure(
@@ -192,19 +177,3 @@ def test_stragglers(play: Play) -> None:
     assert all(f" moderate      {online}" in out for online in ("none", "greedy", "elastic"))
     out = play(detector, "--runs", 1, "--rounds", 30, "--processes", 1)
     assert all(f"stragglers: {number}" in out for number in (1, 2))
-
-
-@pytest.mark.slow
-def test_a_campaign_of_failures(tmp_path: Path) -> None:
-    usual = replace(failure_cases.reference_cases(0)[0], launcher="in-process", workers=2)
-    killed = replace(usual, kinds=("worker killed",), injections=("kill:worker=1,at=40%",))
-    campaign = failures.Campaign(tmp_path, tmp_path / "logs")
-    try:
-        outcomes = [campaign.run(case) for case in (usual, replace(usual, seed=1), killed)]
-    finally:
-        left = campaign.close()
-    assert left == []
-    assert [one.problems + one.leftovers for one in outcomes] == [[]] * 3
-    noise = failures.judged(outcomes)
-    assert json.loads(failure_table.json_line(outcomes[2], 0.0))["row"] == "worker killed"
-    assert "| worker killed | 1 |" in failure_table.page(outcomes, noise, "command", [], 1.0)

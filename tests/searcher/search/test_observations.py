@@ -33,7 +33,6 @@ from syncswitch.trainers.trainer import Observer
 RECORDED = (3.125, 6.25, 12.5, 25.0, 50.0)
 RULES: list[Strategy] = [
     AdaptiveStrategy(switch_points=RECORDED),
-    AdaptiveStrategy(),
     PaperStrategy(settings=3, runs=2, share_prefix=True, early_stop=True),
 ]
 # Whatever the noise, a fixed binary search stays at the switch points that are recorded.
@@ -106,7 +105,7 @@ class History(ReplayTrainer):
             self.study.__dict__.pop("note_result", None)
 
 
-@pytest.mark.parametrize("strategy", RULES, ids=["kept", "adaptive", "paper"])
+@pytest.mark.parametrize("strategy", RULES, ids=["adaptive", "paper"])
 @settings(max_examples=2)
 @example(recording=RECORDINGS[0], events=["others first", *["trained"] * 8])
 @example(recording=RECORDINGS[0], events=["trained", "taken for lost", *["trained"] * 4])
