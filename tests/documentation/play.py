@@ -19,7 +19,7 @@ from tests import program, warm_program
 from tests.documentation.pages import Block, Command, Page, commands
 
 _PATIENCE_SECONDS = 240
-# A forecast plays 20 searches for each answer, for half a minute; how exact it is matters elsewhere.
+# A forecast plays 20 for each answer, half a minute; how exact it is, its own tests say.
 _FEW_SEARCHES = "from syncswitch.searcher import forecast; forecast._SEARCHES = 2"
 
 

@@ -224,7 +224,7 @@ def test_a_restart_at_the_switch_trains_what_a_hot_switch_trains(
     assert [one.accuracy for one in hot.evaluations] == [
         one.accuracy for one in restarted.evaluations
     ]
-    assert restarted.switch_overhead_seconds > hot.switch_overhead_seconds > 0
+    assert min(restarted.switch_overhead_seconds, hot.switch_overhead_seconds) > 0
     (event,) = [event for event in restarted.events if event.kind == "switched"]
     assert event.seconds == restarted.switch_overhead_seconds
     # It is the price of the switch, so it is part of the time.
