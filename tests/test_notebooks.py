@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
 from reproduction.figures import FIGURES
-from tests.program import environment, for_shells
+from tests.program import environment
+from tests.warm_program import for_shells
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -35,12 +36,12 @@ def read(path: Path) -> Any:
 
 
 @pytest.fixture
-def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outputs]:
+def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Outputs]]:
     """Runs a notebook in another folder than its own, with this interpreter and our commands."""
     programs, elsewhere, temporary = (folder / name for name in ("bin", "cwd", "tmp"))
     for new in (elsewhere, temporary):
         new.mkdir()
-    places = [for_shells(programs), Path(sys.executable).parent, os.environ["PATH"]]
+    places = [programs, Path(sys.executable).parent, os.environ["PATH"]]
     surroundings = {
         **environment(),
         "PATH": os.pathsep.join(map(str, places)),
@@ -59,7 +60,8 @@ def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outp
         assert_quiet(cells)
         return cells
 
-    return run
+    with for_shells(programs):
+        yield run
 
 
 def _execute(notebook: Any, folder: Path, variables: Mapping[str, str]) -> None:

@@ -8,14 +8,16 @@ has imported `warm_libraries.py`; the first zygote of each is a fork of the prog
 from __future__ import annotations
 
 import atexit
+import json
 import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -144,6 +146,63 @@ def _ended(process: WarmProcess) -> subprocess.CompletedProcess[str]:
     out, err = process.communicate()
     assert process.returncode is not None
     return subprocess.CompletedProcess([], process.returncode, out, err)
+
+
+# What a shell starts: passes its words, surroundings and streams on, and ends as the fork does.
+_DIALS = """#!{python} -IS
+import json, os, socket, sys
+words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
+if words[0] == "python" and words[1:3] != ["-m", "reproduction"]:
+    os.execv({python!r}, [{python!r}, *words[1:]])
+with socket.socket(socket.AF_UNIX) as dialed:
+    dialed.connect({address!r})
+    told = json.dumps([words, os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(dialed, [len(told).to_bytes(8, "big")], [0, 1, 2])
+    dialed.sendall(told)
+    sys.exit(int(dialed.recv(16)))
+"""
+
+
+@contextmanager
+def for_shells(folder: Path) -> Iterator[Path]:
+    """Makes a folder with both programs, and the Python of `python -m reproduction`, as forks."""
+    folder.mkdir()
+    address = str(folder / "socket")
+    for name in (*program.PROGRAMS, "python"):
+        (folder / name).write_text(_DIALS.format(python=sys.executable, address=address))
+        (folder / name).chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as listening, ThreadPoolExecutor(8) as answering:
+        listening.bind(address)
+        listening.listen()
+
+        def answer_all() -> None:
+            while True:
+                dialed, _ = listening.accept()
+                if (folder / "closed").exists():
+                    return
+                answering.submit(_answer, dialed)
+
+        answering.submit(answer_all)
+        try:
+            yield folder
+        finally:
+            (folder / "closed").touch()
+            with socket.socket(socket.AF_UNIX) as last:
+                last.connect(address)
+
+
+def _answer(dialed: socket.socket) -> None:
+    with dialed, dialed.makefile("rb") as reader:
+        size, descriptors, *_ = socket.recv_fds(dialed, 8, 3)
+        words, folder, variables = json.loads(reader.read(int.from_bytes(size, "big")))
+        if words[0] == "python":
+            code = "import runpy; runpy.run_module('reproduction', run_name='__main__')"
+            words = ["reproduction", *words[3:]]
+        else:
+            code = program.code(words[0])
+        streams = (descriptors[0], descriptors[1], descriptors[2])
+        status = Fork(code, words, Path(folder), variables, streams).wait()
+        dialed.sendall(str(status if status >= 0 else 128 - status).encode())
 
 
 def _become(
