@@ -295,24 +295,6 @@ def test_a_loop_goes_back_by_itself(tmp_path: Path, plan: str) -> None:
     assert observer.evaluations[-1].worker_step == 100
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "band", "alarms"),
-    [
-        ("diverges", BAND, [("it diverged", 50), ("it diverged", 70)]),
-        ("ends low", Band(0.8, 0.01), [("it ends wit", 100)] * 2),
-        ("ends low", None, None),
-    ],
-)
-def test_a_loop_fails_in_as_many_ways(
-    tmp_path: Path, behaviour: str, band: Band | None, alarms: list[tuple[str, int]] | None
-) -> None:
-    job = loop_that(tmp_path, behaviour)
-    guard = trained(job, band=band)[0].guard
-    assert len(list(job.runs_folder.iterdir())) == 1
-    found = guard and [(one.alarm[:11], one.worker_step) for one in guard.failed]
-    assert found == alarms
-
-
 def test_a_loop_that_diverges_in_its_first_way_is_a_result(tmp_path: Path) -> None:
     record, _ = trained(loop_that(tmp_path, "explodes"), 60.0, retry_percents=())
     assert (record.diverged, record.worker_steps, record.guard) == (True, 50, GuardOutcome(60.0))

@@ -169,10 +169,10 @@ KILLED = ("kill:worker=1,at=20%", "kill:worker=0,at=45%", "kill:worker=1,at=65%"
 RECOVERIES: list[tuple[int, tuple[str, str], tuple[str, ...]]] = [
     *((0, pair, KILLED) for pair in (*PAIRS, OTHER_PAIR)),
     (0, REPLICAS, ("kill:worker=1,at=20%", "kill:worker=0,at=70%")),
-    *((1, pair, KILLED_AND_HUNG) for pair in PAIRS),
+    (1, PAIRS[0], KILLED_AND_HUNG),
     (1, REPLICAS, ("kill:worker=1,at=20%", "kill:worker=0,at=70%")),
     *((1, pair, ("kill:ps,at=30%", "kill:ps,at=80%")) for pair in PAIRS),
-    *((2, pair, ("kill:ps=1,at=30%", "hang:ps,at=70%")) for pair in PAIRS),
+    (2, PAIRS[-1], ("kill:ps=1,at=30%", "hang:ps,at=70%")),
     (2, ("asp", "bsp"), KILLED),
     (1, REPLICAS, ("kill:ps,at=20%", "kill:ps,at=70%")),
     (2, ("bsp", "local-sgd:4"), ("kill:ps=1,at=70%",)),

@@ -98,8 +98,14 @@ class TestTheSameNumbers:
         assert relative_error(state.slots, expected.slots) < 1e-5
         assert relative_error(state.statistics, expected.statistics) < 1e-5
 
-    @pytest.mark.parametrize("after", ["kept", "averaged", "zeroed", "nesterov"])
-    @pytest.mark.parametrize("protocol", ["local-sgd:1", "qsr:1:1e-6", "selsync:0"])
+    @pytest.mark.parametrize(
+        ("protocol", "after"),
+        [
+            *(("local-sgd:1", after) for after in ("averaged", "zeroed", "nesterov")),
+            ("qsr:1:1e-6", "nesterov"),
+            ("selsync:0", "averaged"),
+        ],
+    )
     def test_after_an_average_momenta_are_what_they_are_to_be(
         self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str, after: str
     ) -> None:

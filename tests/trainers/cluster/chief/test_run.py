@@ -308,19 +308,6 @@ class TestResume:
 
 
 class TestCheckpointsThatCannotBeWritten:
-    def test_the_run_goes_on_and_says_so_once(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        obstacle = tmp_path / "file"
-        obstacle.write_text("no folder")
-        spec = spec_of(
-            BRIEF, 4, 50.0, checkpoint_percents=(50.0, 100.0), checkpoint_directory=obstacle
-        )
-        record = make_trainer(BRIEF, 4).train(spec)
-        assert record.worker_steps == BRIEF.total_worker_steps
-        assert record.checkpoints == {}
-        assert kinds(record)["unsaved"] == 1
-
     def test_a_restart_at_the_switch_needs_no_file(
         self, make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -160,9 +160,7 @@ def test_what_a_worker_cannot_read_is_said_in_one_line(tmp_path: Path) -> None:
             trainer.train(spec_of(COUNTING, 1, 50.0))
 
 
-@pytest.mark.parametrize(
-    "kind", ["structured", "two tasks", "weighted", "ragged text", "bag of words"]
-)
+@pytest.mark.parametrize("kind", ["structured", "weighted", "ragged text", "bag of words"])
 def test_examples_of_each_structure_train_alike_in_processes(kind: str, tmp_path: Path) -> None:
     job, launcher = workload_of(kind), new_launcher(tmp_path, 2)
     spec = TrialSpec(workload_identity(job, 2, "bsp", "asp"), 100.0, 1)
