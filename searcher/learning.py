@@ -134,6 +134,7 @@ class Revision:
     """
 
     version: int
+    first_protocol: str
     switch_percent: float
     uses: int
     failed: int
@@ -151,14 +152,14 @@ class Revision:
         if here is None or there is None:
             what = "is expected to save time"
         elif there < here:
-            what = f"is expected to save time ({there:.2f} instead of {here:.2f})"
+            first = protocol_text(self.first_protocol)
+            what = f"is expected to take {there:.2f} of the time of {first} alone, not {here:.2f}"
         elif share is not None and was is not None and share > was:
             what = "is more likely to keep the accuracy"
         else:
             what = f"has kept the accuracy, as no run at {self.switch_percent:g} % has"
-        which = (
-            "a later switch" if answer.switch_percent > self.switch_percent else "an earlier one"
-        )
+        which = "a later" if answer.switch_percent > self.switch_percent else "an earlier"
+        which += " switch"
         if answer.switch_percent == BASELINE_PERCENT:
             which = "training without a switch"
         failed = f"{self.failed} of {self.uses} switches failed with version {self.version}, and "
@@ -267,6 +268,7 @@ class UsedJob:
         before = self._assessment().expected(self._point(here))
         return Revision(
             self.policy.version,
+            self.policy.job.first_protocol,
             here,
             len(self.kept),
             failed,
@@ -882,7 +884,7 @@ def after_use(
     switch = f"a switch at {new.switch_percent:g} %"
     if new.switch_percent == BASELINE_PERCENT:
         switch = f"{protocol_text(new.job.first_protocol)} alone"
-    return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
+    return [*words, f"{revision.why}; version {new.version} says so from now on: {switch}"]
 
 
 def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli import console
-from syncswitch.searcher.search.policy_words import held_text, promise_sentences
+from syncswitch.searcher.search.policy_words import held_text, promise_sentences, spread_text
 from syncswitch.searcher.words import capitalized, counted
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.guard import GuardOutcome
@@ -243,7 +243,7 @@ def print_report(done: Training) -> None:
     console.print_text(_time_sentence(done))
     if record.guard is not None:
         console.print_text(_guarded(record, record.guard))
-    if policy is not None and _reaches_target(done) is False:
+    if policy is not None and _reaches_target(done) is False and not _is_noisy(done):
         is_guarded = policy.is_for_guard and record.guard is not None
         share, usual = policy.promise.kept_share, policy.promise.baseline_kept_share
         share = policy.promise.delivered_share if is_guarded else share
@@ -259,13 +259,23 @@ def print_report(done: Training) -> None:
         console.echo(f"The command's output is in {done.model_path}")
 
 
+def _is_noisy(done: Training) -> bool:
+    """Whether runs of the first protocol alone differ too much for what its policy expected."""
+    policy, target = done.policy, done.target
+    assert policy is not None
+    metric, first = policy.job.metric, policy.job.first_protocol
+    return target is not None and spread_text(target, policy.threshold, metric, first) is not None
+
+
 def _time_sentence(done: Training) -> str:
     """The training time, beside that of the first protocol alone unless the run used it alone."""
     policy, record = done.policy, done.record
     took = f"Training took {record.training_seconds:.1f} s"
     baseline = baseline_of(done)
     speed_up = None if baseline is None else baseline.speed_up(record)
-    is_itself = policy is None and record.spec.switch_percent >= 100
+    is_itself = record.spec.switch_percent >= BASELINE_PERCENT and (
+        policy is None or not done.alone_seconds
+    )
     if baseline is None or speed_up is None or is_itself:
         return f"{took}."
     compared = (
@@ -303,6 +313,12 @@ def _outcome(done: Training) -> str:
             f"{job} with policy version {policy.version}: {accuracy}. {promise_sentences(policy)}"
         )
     guard, seconds = record.guard, _seconds_to_target(done)
+    is_alone = record.spec.switch_percent == BASELINE_PERCENT
+    if is_alone and target.runs == 1 and target.accuracy == record.converged_accuracy:
+        return (
+            f"{job} with policy version {policy.version}: {accuracy}, which is the target of later"
+            " runs."
+        )
     held = held_text(
         record.converged_accuracy,
         target,
@@ -327,12 +343,13 @@ def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
         for one in guard.failed
     ]
     first, held = protocol_text(record.spec.identity.first_protocol), guard.held_percent
-    last = (
-        f"{capitalized(first)} alone did the rest"
-        if held in (None, 100.0)
-        else f"That at {held:g} % held"
-    )
-    went = f"The guard went back to the switch at {'; to that at '.join(tries)}"
+    went, then, done = "went back to the switch at", "to that at", "did the rest"
+    if all(0 < one.elapsed_seconds <= one.lost_seconds for one in guard.failed):
+        went, then, done = "gave up the switch at", "that at", "trained from the start"
+    last = f"That at {held:g} % held"
+    if held in (None, BASELINE_PERCENT):
+        last = f"{capitalized(first)} alone {done}"
+    went = f"The guard {went} {f'; {then} '.join(tries)}"
     return f"{went}. {last}. That cost {guard.lost_seconds:.1f} s."
 
 

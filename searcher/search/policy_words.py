@@ -66,22 +66,26 @@ def promise_sentences(policy: TimingPolicy) -> str:
 def held_text(
     accuracy: float, target: Target, threshold: float, metric: Metric, *, is_let_through: bool
 ) -> str:
-    """Returns how a run compares with its target, for example `within 0.01 of the target 0.9000`.
+    """Returns how a run compares with its target, for example `above the target 0.9000`.
 
     One that lost more was let through by a guard, or had none.
     """
     allowed, aim = metric.with_unit(f"{threshold:g}"), metric.text(target.accuracy)
+    side, lost = "above" if metric.is_less_better else "below", target.accuracy - accuracy
+    if lost <= 0:
+        return f"no worse than the target {aim}"
     if is_kept(accuracy, False, target, threshold):
-        return f"within {allowed} of the target {aim}"
+        return f"{metric.amount(lost)} {side} the target {aim}, where {allowed} may be lost"
     if not is_let_through:
-        return f"NOT within {allowed} of the target {aim}"
+        return (
+            f"NOT kept: {metric.amount(lost)} {side} the target {aim}, where {allowed} may be lost"
+        )
     why = f"the target rests on {'one run' if target.runs == 1 else f'{target.runs} runs'}"
     if target.scatter - threshold > target.error:
         why = "runs without a switch differ as much by chance"
-    side = "above" if metric.is_less_better else "below"
     return (
-        f"{metric.amount(target.accuracy - accuracy)} {side} the target {aim}, where {allowed} may"
-        f" be lost: let through as {why}"
+        f"{metric.amount(lost)} {side} the target {aim}, where {allowed} may be lost: let through"
+        f" as {why}"
     )
 
 
@@ -97,7 +101,7 @@ def spread_text(target: Target, threshold: float, metric: Metric, first: str) ->
         f"{target.runs} runs of {first} alone differ by more than the"
         f" {metric.with_unit(f'{threshold:g}')} that may be lost: 1 in 20 of them is"
         f" {metric.with_unit(chance)} worse than their mean by chance, so guards let that much"
-        f" through; --threshold {chance} accepts it, a smaller one needs runs that differ less"
+        f" through; --threshold {chance} accepts it, and --threshold-runs 3 measures what to accept"
     )
 
 

@@ -325,9 +325,12 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
         how = f"switches to {second} at {percent:g} %" if is_switch else f"uses {first} alone"
         return f"{begin} {how}"
     how = f"a switch to {second} at {percent:g} %" if is_switch else f"{first} alone"
+    usual = f"switches at {policy.switch_percent:g} %"
+    if policy.switch_percent >= BASELINE_PERCENT:
+        usual = f"uses {first} alone"
     return (
         f"{begin} tries {how}, as that may save later runs more time than it costs; policy version"
-        f" {policy.version} says {policy.switch_percent:g} %, and --no-learn keeps to it"
+        f" {policy.version} {usual}, and --no-learn keeps to it"
     )
 
 
@@ -343,9 +346,9 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
                 " much worse a model may be,"
             )
         return (
-            f"uses {first} alone: {measures} for the {left - 1:,} trainings after it (--uses), in"
-            " which knowing it is expected to save more time than this run takes. How early this"
-            " job may switch is not known yet"
+            f"uses {first} alone: {measures} for the {left - 1:,} trainings after it (--uses)."
+            " Knowing it is expected to save these more time than a switch would save now. How"
+            " early this job may switch is not known yet"
         )
     return unmeasured_text(
         replace(

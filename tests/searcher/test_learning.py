@@ -438,10 +438,10 @@ def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
 @pytest.mark.parametrize(
     ("here", "there", "times", "shares", "why"),
     [
-        (25.0, 12.5, (0.6, 0.5), (0.9, 0.9), "an earlier one is expected to save time (0.50 inste"),
+        (25.0, 12.5, (0.6, 0.5), (0.9, 0.9), "an earlier switch is expected to take 0.50 of the t"),
         (25.0, 50.0, (0.5, 0.7), (0.8, 0.9), "a later switch is more likely to keep the accuracy"),
         (25.0, 100.0, (0.5, 1.0), (0.8, 0.9), "training without a switch is more likely to keep"),
-        (25.0, 12.5, (0.5, 0.6), (0.9, 0.8), "an earlier one has kept the accuracy, as no run at"),
+        (25.0, 12.5, (0.5, 0.6), (0.9, 0.8), "an earlier switch has kept the accuracy, as no run"),
         (100.0, 100.0, (1.0, 1.0), (0.9, 0.9), "an earlier switch saves no time"),
         (25.0, 50.0, (None, 0.7), (None, 0.9), "a later switch is expected to save time"),
     ],
@@ -462,7 +462,7 @@ def test_a_revision_says_what_is_better_about_its_switch(
             reason="an earlier switch saves no time" if there == 100 else None,
         ),
     )
-    found = Revision(1, here, 3, 0, times[0], shares[0], answer)
+    found = Revision(1, "bsp", here, 3, 0, times[0], shares[0], answer)
     assert found.why.startswith(why)
     if here != there:
         failed = replace(found, failed=2).why

@@ -320,8 +320,10 @@ class Guarding:
             accuracy = converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
         percent, job = self.plan.switch_percent, self.plan.identity
         self.fail(FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy))
-        whence = f"the switch, after {mark.done:,} {job.step_noun}s" if is_kept else "the start"
-        reason = f"{alarm}; {protocol_text(job.first_protocol)} goes on from {whence}"
+        goes_on = "starts over"
+        if is_kept:
+            goes_on = f"goes on from the switch, after {mark.done:,} {job.step_noun}s"
+        reason = f"{alarm}; {protocol_text(job.first_protocol)} {goes_on}"
         if self.plan.switch_percent < 100:
             reason += f", and the next switch is at {self.plan.switch_percent:g} %"
         return mark, RunEvent("alarmed", done, now_seconds, reason, seconds=lost_seconds)

@@ -137,7 +137,7 @@ def test_it_is_run_again_without_its_switch(
     assert record.spec.switch_percent == 40.0
     (event,) = record.events
     assert (event.kind, event.worker_step, event.seconds) == ("alarmed", step, seconds)
-    assert event.reason == f"{failed.alarm}; the first way goes on from the start"
+    assert event.reason == f"{failed.alarm}; the first way starts over"
     assert observer.events == [event]
 
 
@@ -238,7 +238,7 @@ def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
     )
     assert record.training_seconds == 115.0
     assert [event.reason.partition("; ")[2] for event in record.events] == [
-        "the first way goes on from the start, and the next switch is at 40 %",
+        "the first way starts over, and the next switch is at 40 %",
         "the first way goes on from the switch, after 40 steps, and the next switch is at 60 %",
     ]
 
