@@ -1,7 +1,7 @@
 """The progress of each search: its runs, its knowledge so far, and the rest that is to come.
 
-`StatusReader` reads the database again and again and never writes; `search_status` is a pure
-function of what is stored.
+`StatusReader` reads the database again and again and never writes; `StoredSearch.status` is
+a pure function of what is stored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from syncswitch.searcher.forecast import RestOfSearch, rest_of_search
@@ -30,9 +30,8 @@ from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.queries.search_costs import wall_seconds
+from syncswitch.storage.queries.search_costs import SearchCost, wall_seconds
 from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
-from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import running_accuracies
@@ -100,71 +99,74 @@ class SwitchPointStatus(SwitchPointSummary):
 
 
 @dataclass(frozen=True, slots=True)
-class SearchStatus:
-    """The progress of a search, or of a sweep, which has no bracket, answer or rest.
+class RunCounts:
+    """How many runs a search has made, and at most will; None where its strategy cannot say.
 
-    Costs are in trainings with the first protocol alone.
-
-    Attributes:
-        decided_by: The metric of the job.
-        cluster: Size, kind and protocols in words.
-        simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
-        state: `starting`, `running`, `stopped`, `done`, `dropped`, `baseline diverged`, or `no
-            threshold`: all runs with the first protocol alone measured the same.
-        is_under_way: Whether a process makes its runs, or did a minute ago.
-        most_runs: Runs of the longest possible search; None where the strategy cannot say.
-        failed_runs: Failed runs, including stale ones.
-        interrupted_runs: Runs given back at Ctrl-C.
-        speculative_runs: Runs begun when they were only likely to be needed.
-        last_failure: The last failed run and its reason; None where none failed.
-        lower_percent: The highest switch point known to be too early.
-        upper_percent: The lowest switch point known to be acceptable.
-        open_percent: The switch point that is measured now.
-        target_accuracy: A; None until it is measured.
-        policy: The policy that it found; None as long as there is none.
-        dropped: Why another pair of protocols was preferred; None where none was.
-        uses: Success of the policy in later runs; None without a policy.
-        cost: Cost of all runs so far; None where the pace of finished runs is unknown.
-        wall_seconds: Time with at least one run under way, as far as was reported.
-        rest: The estimated rest, including that of runs under way; None where it was not asked for
-            or cannot be estimated.
-        remaining_wall_seconds: The time of that rest at the pace of the completed runs.
-        switch_points: Those that were tried or may be the answer, the latest switch first.
+    Stale runs have failed, interrupted ones were given back at Ctrl-C.
     """
 
-    workload: str
-    fingerprint: str
-    decided_by: Metric
-    cluster: str
-    workers: int
-    simulated_cluster: str | None
-    first_protocol: str
-    second_protocol: str
-    momentum_after_switch: str | None
-    conditions: RunConditions
-    study: str
-    strategy: str
-    state: str
-    is_under_way: bool
     finished_runs: int
     most_runs: int | None
     failed_runs: int
     interrupted_runs: int
     cancelled_runs: int
     speculative_runs: int
-    last_failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """What a search knows so far, as `SearchProgress` says it; a sweep has no ends."""
+
     lower_percent: float | None
     upper_percent: float | None
     open_percent: float | None
     target_accuracy: float | None
-    threshold: float
-    policy: TimingPolicy | None
-    dropped: str | None
-    uses: UseSummary | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What a search has cost and will cost, in trainings with the first protocol alone.
+
+    Attributes:
+        cost: Cost of all runs so far; None where the pace of finished runs is unknown.
+        wall_seconds: Time with at least one run under way, as far as was reported.
+        rest: The estimated rest, including that of runs under way; None where it was not asked for
+            or cannot be estimated.
+        remaining_wall_seconds: The time of that rest at the pace of the completed runs.
+    """
+
     cost: float | None
     wall_seconds: float
     rest: RestOfSearch | None
     remaining_wall_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStatus:
+    """The progress of a search, or of a sweep, which has no ends, answer or rest.
+
+    Attributes:
+        info: Its settings.
+        state: `starting`, `running`, `stopped`, `done`, `dropped`, `baseline diverged`, or `no
+            threshold`: all runs with the first protocol alone measured the same.
+        is_under_way: Whether a process makes its runs, or did a minute ago.
+        last_failure: The last failed run and its reason; None where none failed.
+        policy: The policy that it found; None as long as there is none.
+        uses: Success of the policy in later runs; None without a policy.
+        switch_points: Those that were tried or may be the answer, the latest switch first.
+    """
+
+    info: SearchInfo
+    job: WorkloadIdentity
+    conditions: RunConditions
+    state: str
+    is_under_way: bool
+    runs: RunCounts
+    last_failure: str | None
+    bracket: Bracket
+    policy: TimingPolicy | None
+    uses: UseSummary | None
+    spending: Spending
     switch_points: tuple[SwitchPointStatus, ...]
     in_flight: tuple[RunStatus, ...]
 
@@ -212,9 +214,10 @@ class StatusReader:
                 identity = workload.identity
                 if self._workers not in (None, identity.workers):
                     continue
-                status = self._finished.get(search.study) or _read(
-                    database, search, identity, with_rest=with_rest, is_brief=is_brief
-                )
+                status = self._finished.get(search.study)
+                if status is None:
+                    stored = _read(database, search, identity, with_rest=with_rest)
+                    status = stored.status(datetime.now(timezone.utc), is_brief=is_brief)
                 # Runs under way are cancelled only after the policy was published.
                 if status.is_finished and not status.in_flight:
                     self._finished[search.study] = status
@@ -223,13 +226,8 @@ class StatusReader:
 
 
 def _read(
-    database: Database,
-    search: SearchInfo,
-    identity: WorkloadIdentity,
-    *,
-    with_rest: bool,
-    is_brief: bool,
-) -> SearchStatus:
+    database: Database, search: SearchInfo, identity: WorkloadIdentity, *, with_rest: bool
+) -> StoredSearch:
     # Before the trials: a search that is decided in between has all of them.
     policy = PolicyRegistry(database).published(search.fingerprint, search.study)
     store = TrialStore(database)
@@ -238,17 +236,15 @@ def _read(
     is_running = TrialState.RUNNING in states.values()
     finished = read_observations(database, search.study, rows)
     wants_rest = with_rest and is_running and policy is None
-    return search_status(
+    return StoredSearch(
         search,
         identity,
         rows,
         finished,
         states,
-        datetime.now(timezone.utc),
         registered_at=None if rows else store.registered_at(search.study),
         policy=policy,
         uses=None if policy is None else uses_of(database, policy),
-        is_brief=is_brief,
         accuracies=running_accuracies(database, search.study) if is_running else {},
         rest=_rest(stored_strategy(search), finished) if wants_rest else None,
     )
@@ -265,116 +261,114 @@ def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | Non
     return None
 
 
-def search_status(
-    search: SearchInfo,
-    identity: WorkloadIdentity,
-    rows: Mapping[int, StoredTrial],
-    finished: Sequence[Observation],
-    states: Mapping[int, TrialState],
-    now: datetime,
-    *,
-    registered_at: datetime | None = None,
-    policy: TimingPolicy | None = None,
-    uses: UseSummary | None = None,
-    accuracies: Mapping[int, float] | None = None,
-    rest: RestOfSearch | None = None,
-    is_brief: bool = False,
-) -> SearchStatus:
-    """The status of a search, computed from its rows in the database.
+@dataclass(frozen=True)
+class StoredSearch:
+    """A search as the database has it: all its trials by number, and what is known of them."""
 
-    Args:
-        search: The search.
-        identity: The job.
-        rows: Its trials by their number.
-        finished: The completed ones, as `observations_of` gives them.
-        states: The state of each trial, as `observations.state_of` gives it.
-        now: The present, with a time zone.
-        registered_at: When the search began.
-        policy: The policy that it published.
-        uses: Success of that policy in later runs.
-        accuracies: Accuracy at the last test of each run under way.
-        rest: The rest after the completed runs, as `rest_of_search` estimates it.
-        is_brief: See `StatusReader.read`.
-    """
-    strategy = stored_strategy(search)
-    living = [number for number in rows if states[number] in _LIVING]
-    running = [number for number in living if states[number] == TrialState.RUNNING]
-    needed: tuple[Observation, ...] | None = None
-    if not (is_brief and policy):
-        # A baseline that diverged leaves nothing to compare with.
-        with contextlib.suppress(UserError):
-            needed = course_of(strategy, finished).runs
-    progress = None if needed is None else strategy.progress(needed)
-    is_new = not rows and registered_at is not None and now - registered_at < _STARTING
-    state = "starting" if is_new else "running" if running else "stopped"
-    if search.dropped:
-        state = "dropped"
-    elif policy is not None:
-        state = "done"
-    elif progress is None:
-        has_diverged = any(run.diverged for run in finished)
-        state = "baseline diverged" if has_diverged else "no threshold"
-    elif isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
-        state = "done"  # a sweep looks for no switch point and publishes nothing
-    spent = total_cost(identity, rows.values())
-    costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
-    interrupted = sum(
-        states[n] == TrialState.FAILED and row.is_interrupted for n, row in rows.items()
-    )
-    completed_seconds = wall_seconds(rows[run.trial_number] for run in finished)
-    pace = completed_seconds / costs.paid if finished and costs.paid else None
-    is_search = progress is not None and not isinstance(strategy, ComparisonStrategy)
-    bracket = (progress.lower_percent, progress.upper_percent) if progress and is_search else None
-    in_flight = tuple(
-        _run_status(rows[n], states[n], now, costs, pace, (accuracies or {}).get(n)) for n in living
-    )
-    begun = math.fsum(run.cost for run in in_flight if run.state == TrialState.RUNNING)
-    paid = spent.bsp_multiples if finished else 0.0
-    rest = rest and rest.less(begun)
-    signs = ((row.started_at, row.heartbeat_at, row.ended_at) for row in rows.values())
-    seen_at = max(filter(None, itertools.chain.from_iterable(signs)), default=None)
-    is_recent = seen_at is not None and now - seen_at < _RECENT
-    is_over = state in _OVER
-    return SearchStatus(
-        workload=policy.job.workload if policy else identity.name,
-        fingerprint=search.fingerprint,
-        decided_by=identity.decided_by,
-        cluster=identity.cluster,
-        workers=identity.workers,
-        simulated_cluster=identity.simulated_cluster,
-        first_protocol=identity.first_protocol,
-        second_protocol=identity.second_protocol,
-        momentum_after_switch=identity.momentum_after_switch,
-        # Its runs have them; before the first one they are unknown.
-        conditions=next((row.conditions for row in rows.values()), RunConditions()),
-        study=search.study,
-        strategy=search.strategy,
-        state=state,
-        is_under_way=not is_over and (bool(running) or is_recent or is_new),
-        finished_runs=len(finished),
-        most_runs=strategy.most_runs if strategy.repeats else None,
-        failed_runs=spent.failed_runs + spent.running_runs - len(running) - interrupted,
-        interrupted_runs=interrupted,
-        cancelled_runs=spent.cancelled_runs,
-        speculative_runs=spent.speculative_runs,
-        last_failure=_last_failure(rows, states),
-        lower_percent=bracket[0] if bracket else None,
-        upper_percent=bracket[1] if bracket else None,
-        open_percent=progress.open_percent if progress else None,
-        target_accuracy=progress.target_accuracy if progress else search.target_accuracy,
-        threshold=search.threshold,
-        policy=policy,
-        dropped=search.dropped,
-        uses=uses,
-        cost=None if paid is None else paid + begun,
-        wall_seconds=spent.wall_seconds,
-        rest=rest,
-        remaining_wall_seconds=rest.cost * pace if rest and pace else None,
-        switch_points=_switch_point_statuses(
-            strategy, needed or (), progress, in_flight, is_over=is_over
-        ),
-        in_flight=in_flight,
-    )
+    search: SearchInfo
+    job: WorkloadIdentity
+    rows: Mapping[int, StoredTrial]
+    finished: Sequence[Observation]
+    states: Mapping[int, TrialState]
+    registered_at: datetime | None = None
+    policy: TimingPolicy | None = None
+    uses: UseSummary | None = None
+    accuracies: Mapping[int, float] = field(default_factory=dict)
+    rest: RestOfSearch | None = None
+
+    def status(self, now: datetime, *, is_brief: bool = False) -> SearchStatus:
+        """Its progress at a moment with a time zone; for `is_brief` see `StatusReader.read`."""
+        search, rows, states, finished = self.search, self.rows, self.states, self.finished
+        strategy = stored_strategy(search)
+        running = [number for number in rows if states[number] == TrialState.RUNNING]
+        needed: tuple[Observation, ...] | None = None
+        if not (is_brief and self.policy):
+            # A baseline that diverged leaves nothing to compare with.
+            with contextlib.suppress(UserError):
+                needed = course_of(strategy, finished).runs
+        progress = None if needed is None else strategy.progress(needed)
+        is_new = (
+            not rows and self.registered_at is not None and now - self.registered_at < _STARTING
+        )
+        state = "starting" if is_new else "running" if running else "stopped"
+        if search.dropped:
+            state = "dropped"
+        elif self.policy is not None:
+            state = "done"
+        elif progress is None:
+            has_diverged = any(run.diverged for run in finished)
+            state = "baseline diverged" if has_diverged else "no threshold"
+        elif isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
+            state = "done"  # a sweep looks for no switch point and publishes nothing
+        spent = total_cost(self.job, rows.values())
+        costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
+        completed_seconds = wall_seconds(rows[run.trial_number] for run in finished)
+        pace = completed_seconds / costs.paid if finished and costs.paid else None
+        in_flight = tuple(
+            _run_status(row, states[number], now, costs, pace, self.accuracies.get(number))
+            for number, row in rows.items()
+            if states[number] in _LIVING
+        )
+        is_over = state in _OVER
+        return SearchStatus(
+            info=search,
+            job=self.job,
+            # Its runs have them; before the first one they are unknown.
+            conditions=next((row.conditions for row in rows.values()), RunConditions()),
+            state=state,
+            is_under_way=not is_over and (bool(running) or is_new or self._is_recent(now)),
+            runs=self._counts(strategy, spent, len(running)),
+            last_failure=_last_failure(rows, states),
+            bracket=_bracket(search, strategy, progress),
+            policy=self.policy,
+            uses=self.uses,
+            spending=self._spending(spent, in_flight, pace),
+            switch_points=_switch_point_statuses(
+                strategy, needed or (), progress, in_flight, is_over=is_over
+            ),
+            in_flight=in_flight,
+        )
+
+    def _is_recent(self, now: datetime) -> bool:
+        rows = self.rows.values()
+        signs = ((row.started_at, row.heartbeat_at, row.ended_at) for row in rows)
+        seen_at = max(filter(None, itertools.chain.from_iterable(signs)), default=None)
+        return seen_at is not None and now - seen_at < _RECENT
+
+    def _counts(self, strategy: Strategy, spent: SearchCost, running: int) -> RunCounts:
+        interrupted = sum(
+            self.states[number] == TrialState.FAILED and row.is_interrupted
+            for number, row in self.rows.items()
+        )
+        return RunCounts(
+            finished_runs=len(self.finished),
+            most_runs=strategy.most_runs if strategy.repeats else None,
+            failed_runs=spent.failed_runs + spent.running_runs - running - interrupted,
+            interrupted_runs=interrupted,
+            cancelled_runs=spent.cancelled_runs,
+            speculative_runs=spent.speculative_runs,
+        )
+
+    def _spending(
+        self, spent: SearchCost, in_flight: Sequence[RunStatus], pace: float | None
+    ) -> Spending:
+        begun = math.fsum(run.cost for run in in_flight if run.state == TrialState.RUNNING)
+        paid = spent.bsp_multiples if self.finished else 0.0
+        rest = self.rest and self.rest.less(begun)
+        return Spending(
+            None if paid is None else paid + begun,
+            spent.wall_seconds,
+            rest,
+            rest.cost * pace if rest and pace else None,
+        )
+
+
+def _bracket(search: SearchInfo, strategy: Strategy, progress: SearchProgress | None) -> Bracket:
+    if progress is None:
+        return Bracket(None, None, None, search.target_accuracy)
+    ends = (progress.lower_percent, progress.upper_percent)
+    lower, upper = (None, None) if isinstance(strategy, ComparisonStrategy) else ends
+    return Bracket(lower, upper, progress.open_percent, progress.target_accuracy)
 
 
 def _switch_point_statuses(

@@ -34,8 +34,9 @@ from syncswitch.searcher.words import (
     trainings_text,
     workers_text,
 )
+from syncswitch.storage.columns import JobColumns
 from syncswitch.storage.errors import SyncSwitchError
-from syncswitch.storage.records.flat import flat
+from syncswitch.storage.records.flat import columns, flat
 from syncswitch.storage.records.job import protocol_label
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
@@ -94,10 +95,10 @@ def status(
         echo(nothing_found(reference, what))
         return
     is_chosen = reference is not None
-    watched = {search.study for search in searches if search.is_under_way}
+    watched = {search.info.study for search in searches if search.is_under_way}
     if is_chosen:
-        unfinished = {search.study for search in searches if not search.is_finished}
-        watched |= unfinished or {searches[-1].study}
+        unfinished = {search.info.study for search in searches if not search.is_finished}
+        watched |= unfinished or {searches[-1].info.study}
     if is_live and any(search.is_under_way for search in searches):
         searches = _watch(reader, searches, watched)
     rich_console().print(overview(*_parted(searches, watched)))
@@ -119,7 +120,7 @@ def _watch(
                 time.sleep(_INTERVAL_SECONDS)
                 try:
                     searches, note = reader.read(), ""
-                    watched |= {search.study for search in searches if search.is_under_way}
+                    watched |= {search.info.study for search in searches if search.is_under_way}
                 except SyncSwitchError as error:
                     # The database may come back; until then the last state stays.
                     note = f"not up to date: {error}"
@@ -131,25 +132,38 @@ def _parted(
     searches: Sequence[SearchStatus], watched: set[str]
 ) -> tuple[list[SearchStatus], list[SearchStatus]]:
     """Separates the searches that are shown in full from the others."""
-    full = [search for search in searches if search.study in watched]
-    return full, [search for search in searches if search.study not in watched]
+    full = [search for search in searches if search.info.study in watched]
+    return full, [search for search in searches if search.info.study not in watched]
 
 
 def _document(search: SearchStatus) -> dict[str, Any]:
     """A search as a document for JSON."""
-    policy, metric = search.policy, search.decided_by
-    content = metric.document(dataclasses.asdict(search)) | metric.naming
+    policy, metric, info, job = search.policy, search.job.decided_by, search.info, search.job
     stated = {**flat(policy), "speed_up": policy.measured.speed_up} if policy else {}
-    for name in ("conditions", "policy", "decided_by", "cluster"):
-        del content[name]
-    content["uses"] = search.uses and uses_as_json(search.uses)
+    of_job = {**dataclasses.asdict(job), **flat(job.key), "workload": _workload(search)}
+    parts = (search.runs, search.bracket, search.spending)
+    content = {
+        **{one.name: of_job[one.name] for one in columns(JobColumns)},
+        **{name: getattr(info, name) for name in ("study", "strategy", "threshold", "dropped")},
+        **{name: getattr(search, name) for name in ("state", "is_under_way", "last_failure")},
+        **{name: value for part in parts for name, value in dataclasses.asdict(part).items()},
+        "uses": search.uses and uses_as_json(search.uses),
+        "switch_points": list(map(dataclasses.asdict, search.switch_points)),
+        "in_flight": list(map(dataclasses.asdict, search.in_flight)),
+    }
     return {
-        **content,
+        **metric.document(content),
+        **metric.naming,
         "policy_version": policy and policy.version,
         **{name: stated.get(name) for name in _OF_POLICY},
         **condition_values(search.conditions),
         "in_flight_runs": sum(run.state == TrialState.RUNNING for run in search.in_flight),
     }
+
+
+def _workload(search: SearchStatus) -> str:
+    """The name of the job, as it was when its policy was published."""
+    return search.job.name if search.policy is None else search.policy.job.workload
 
 
 _LEAST_PROBABILITY = 0.005
@@ -169,9 +183,9 @@ def overview(
         parts += [_details(search), _BLANK]
     if others:
         rows = [_search_cells(search) for search in others]
-        if not any(search.simulated_cluster for search in others):
+        if not any(search.job.simulated_cluster for search in others):
             rows = [[cell for cell in row if cell[0] != "workers"] for row in rows]
-        if len({search.momentum_after_switch for search in others}) < 2:
+        if len({search.job.momentum_after_switch for search in others}) < 2:
             rows = [[cell for cell in row if cell[0] != "momentum"] for row in rows]
         parts.append(table_of(rows, {"used", "under"}, prose="under"))
     return Group(*parts)
@@ -179,16 +193,16 @@ def overview(
 
 def _details(search: SearchStatus) -> Group:
     """A search in full: its job and progress, its runs, its cost, its switch points."""
-    metric = search.decided_by
-    heading = Text(f"{search.workload}, {search.cluster}", style="bold")
-    under, rule = run_conditions_text(search.conditions), search.momentum_after_switch
+    metric = search.job.decided_by
+    heading = Text(f"{_workload(search)}, {search.job.cluster}", style="bold")
+    under, rule = run_conditions_text(search.conditions), search.job.momentum_after_switch
     heading.append(f", {momentum_text(rule)}" if rule else "", "not bold")
     heading.append("" if metric == Metric() else f", by {metric.axis_title}", "not bold")
     heading.append(f", {under}" if under else "", "not bold")
     is_stale = any(run.state == TrialState.STALE for run in search.in_flight)
     is_between = search.state == "stopped" and search.is_under_way and not is_stale
     state = "between two runs" if is_between else search.state
-    heading.append(f"\n{search.strategy}, {state}: {_counts(search)}", "not bold")
+    heading.append(f"\n{search.info.strategy}, {state}: {_counts(search)}", "not bold")
     heading.append(f"\n{_answer(search)}", "not bold")
     parts: list[RenderableType] = [heading]
     if search.in_flight:
@@ -202,14 +216,15 @@ def _details(search: SearchStatus) -> Group:
 
 
 def _counts(search: SearchStatus) -> str:
-    runs = counted(search.finished_runs, "run")
-    if search.most_runs:
-        runs = f"{search.finished_runs} of at most {counted(search.most_runs, 'run')}"
+    made = search.runs
+    runs = counted(made.finished_runs, "run")
+    if made.most_runs:
+        runs = f"{made.finished_runs} of at most {counted(made.most_runs, 'run')}"
     more = (
-        ("stale or failed", search.failed_runs),
-        ("interrupted", search.interrupted_runs),
-        ("speculative", search.speculative_runs),
-        ("cancelled", search.cancelled_runs),
+        ("stale or failed", made.failed_runs),
+        ("interrupted", made.interrupted_runs),
+        ("speculative", made.speculative_runs),
+        ("cancelled", made.cancelled_runs),
     )
     return ", ".join([runs, *(f"{number} {what}" for what, number in more if number)])
 
@@ -220,17 +235,16 @@ def _answer(search: SearchStatus) -> str:
         promised = _promised(policy)
         done = f"\n{uses_text(search.uses)}" if search.uses and search.uses.uses else ""
         return f"switch at {policy.switch_percent:g} %, version {policy.version}{promised}{done}"
-    if search.dropped is not None:
-        return search.dropped
-    metric, target = search.decided_by, search.target_accuracy
+    if search.info.dropped is not None:
+        return search.info.dropped
+    metric, bracket, beta = search.job.decided_by, search.bracket, search.info.threshold
+    target = bracket.target_accuracy
     known = "not measured yet" if target is None else metric.text(target)
-    threshold = (
-        metric.with_unit(f"{search.threshold:g}") if search.threshold else "not measured yet"
-    )
+    threshold = metric.with_unit(f"{beta:g}") if beta else "not measured yet"
     accuracy = f"target {metric.name} {known}, threshold {threshold}"
-    if search.lower_percent is None:
+    if bracket.lower_percent is None:
         return accuracy
-    return f"switch between {search.lower_percent:g} and {search.upper_percent:g} %; {accuracy}"
+    return f"switch between {bracket.lower_percent:g} and {bracket.upper_percent:g} %; {accuracy}"
 
 
 def _promised(policy: TimingPolicy) -> str:
@@ -248,27 +262,28 @@ def _promised(policy: TimingPolicy) -> str:
 
 def _outlook(search: SearchStatus) -> Text:
     """The cost so far, and the cost to come."""
-    spent = "cost so far unknown"
-    if search.cost is not None:
-        spent = f"cost so far {trainings_text(search.cost, search.first_protocol)}"
-    if search.wall_seconds:
-        spent += f", in {duration_text(search.wall_seconds)}"
-    rest, to_come = search.rest, ""
+    spent, spending, rest = "cost so far unknown", search.spending, search.spending.rest
+    if spending.cost is not None:
+        spent = f"cost so far {trainings_text(spending.cost, search.job.first_protocol)}"
+    if spending.wall_seconds:
+        spent += f", in {duration_text(spending.wall_seconds)}"
+    is_open, to_come = search.bracket.open_percent is not None, ""
     if rest is not None:
         to_come = (
             f"\nstill to come about {rest.cost:.1f} ({rest.low_cost:.1f} to {rest.high_cost:.1f})"
             f" in {counted(round(rest.runs), 'run')}"
         )
-        if search.remaining_wall_seconds is not None:
-            to_come += f", about {duration_text(search.remaining_wall_seconds)}"
-    elif search.state == "running" and search.open_percent is not None and not search.most_runs:
+        if spending.remaining_wall_seconds is not None:
+            to_come += f", about {duration_text(spending.remaining_wall_seconds)}"
+    elif search.state == "running" and is_open and not search.runs.most_runs:
         to_come = "\nthe cost to come is estimated after three runs"
     return Text(spent + to_come)
 
 
 def _run_table(search: SearchStatus) -> Table:
     """The runs under way, their progress, and the processes that make them."""
-    table = _table("under way", "done", search.decided_by.name, "left", "made by", words="made by")
+    metric = search.job.decided_by
+    table = _table("under way", "done", metric.name, "left", "made by", words="made by")
     for run in search.in_flight:
         share = run.worker_steps / run.total_worker_steps
         left, is_stale = run.remaining_seconds, run.state == TrialState.STALE
@@ -277,7 +292,7 @@ def _run_table(search: SearchStatus) -> Table:
         table.add_row(
             f"{run.switch_percent:g} %, run {run.replicate + 1}",
             f"{_bar(share, 10)} {_percent(share)}",
-            accuracy_text(run.accuracy, search.decided_by),
+            accuracy_text(run.accuracy, metric),
             "-" if left is None else duration_text(left),
             Text(f"stale: {who} is dead" if is_stale else maker, no_wrap=True, overflow="ellipsis"),
             style="red" if is_stale else None,
@@ -287,7 +302,7 @@ def _run_table(search: SearchStatus) -> Table:
 
 def _switch_point_table(search: SearchStatus) -> Table:
     """A row for each switch point: its measurements, and how likely it is the answer."""
-    metric = search.decided_by
+    metric = search.job.decided_by
     has_answers = any(one.answer_probability is not None for one in search.switch_points)
     columns = ["switch at", "runs", metric.name, "spread", "verdict"]
     table = _table(*columns, *(["the answer?"] if has_answers else []), words="the answer?")
@@ -298,7 +313,7 @@ def _switch_point_table(search: SearchStatus) -> Table:
         spread = one.standard_deviation
         cells = [
             f"{one.switch_percent:g} %"
-            + (f" ({protocol_label(search.first_protocol)})" * is_baseline),
+            + (f" ({protocol_label(search.job.first_protocol)})" * is_baseline),
             f"{one.runs}" + (f" + {one.in_flight_runs}" if one.in_flight_runs else ""),
             f"{one.diverged_runs} diverged"
             if one.diverged_runs
@@ -307,26 +322,26 @@ def _switch_point_table(search: SearchStatus) -> Table:
             "target" if is_baseline else _VERDICTS[one.accepted],
             *([f"{_percent(probability)} {_bar(probability, 12, rest='')}"] if has_answers else []),
         ]
-        is_open = one.switch_percent == search.open_percent
+        is_open = one.switch_percent == search.bracket.open_percent
         table.add_row(*cells, style="bold" if is_open else None)
     return table
 
 
 def _search_cells(search: SearchStatus) -> Row:
-    of = f" of {search.most_runs}" if search.most_runs else ""
+    of = f" of {search.runs.most_runs}" if search.runs.most_runs else ""
     answer, uses = "-", search.uses
     if search.policy is not None:
         answer = f"{search.policy.switch_percent:g} % (version {search.policy.version})"
-    elif search.lower_percent is not None:
-        answer = f"{search.lower_percent:g} to {search.upper_percent:g} %"
+    elif search.bracket.lower_percent is not None:
+        answer = f"{search.bracket.lower_percent:g} to {search.bracket.upper_percent:g} %"
     return [
-        ("search", search.study),
-        ("workers", workers_text(search.workers, search.simulated_cluster)),
-        ("momentum", search.momentum_after_switch or NONE),
+        ("search", search.info.study),
+        ("workers", workers_text(search.job.workers, search.job.simulated_cluster)),
+        ("momentum", search.job.momentum_after_switch or NONE),
         ("state", search.state),
-        ("runs", f"{search.finished_runs}{of}"),
+        ("runs", f"{search.runs.finished_runs}{of}"),
         ("under way", str(sum(run.state == TrialState.RUNNING for run in search.in_flight))),
-        ("failed", str(search.failed_runs)),
+        ("failed", str(search.runs.failed_runs)),
         ("switch at", answer),
         ("used", _used(uses)),
         ("under", run_conditions_text(search.conditions) or "-"),

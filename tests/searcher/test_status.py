@@ -68,7 +68,7 @@ def begin(url: str) -> tuple[TrialStore, SearchStudy]:
 def test_a_search_under_way(any_url: str) -> None:
     store, study = begin(any_url)
     (search,) = StatusReader(any_url).read()
-    assert (search.state, search.is_under_way, search.finished_runs) == ("running", True, 1)
+    assert (search.state, search.is_under_way, search.runs.finished_runs) == ("running", True, 1)
     (run,) = search.in_flight
     assert (run.switch_percent, run.worker_steps, run.accuracy) == (12.5, 1500, 0.75)
     assert (run.host, run.process_id, run.state) == (socket.gethostname(), os.getpid(), "running")
@@ -76,8 +76,8 @@ def test_a_search_under_way(any_url: str) -> None:
     assert sum(filter(None, answers)) == pytest.approx(1.0)
     assert [one.switch_percent for one in search.switch_points] == [100, 75, 50, 25, 12.5]
     assert [one.in_flight_runs for one in search.switch_points] == [0, 0, 0, 0, 1]
-    assert search.cost == pytest.approx(1.0 + run.cost)
-    assert 0 <= search.rest.low_cost <= search.rest.high_cost
+    assert search.spending.cost == pytest.approx(1.0 + run.cost)
+    assert 0 <= search.spending.rest.low_cost <= search.spending.rest.high_cost
     assert search.last_failure is None
 
     # What the study does not run any more has no accuracy under way.
@@ -86,7 +86,7 @@ def test_a_search_under_way(any_url: str) -> None:
     (search,) = StatusReader(any_url).read()
     assert (search.state, search.is_under_way, search.in_flight) == ("stopped", True, ())
     assert search.last_failure == "12.5 %, run 1: the server was lost"
-    assert search.failed_runs == 1
+    assert search.runs.failed_runs == 1
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def status_of(
     rows: Mapping[int, StoredTrial], states: Mapping[int, TrialState], now: datetime, **known: Any
 ) -> SearchStatus:
     complete = [row for number, row in rows.items() if states[number] == "complete"]
-    return search_status(SEARCH, JOB, rows, observations_of(complete), states, now, **known)
+    return StoredSearch(SEARCH, JOB, rows, observations_of(complete), states, **known).status(now)
 
 
 def after(seconds: float) -> datetime:
@@ -123,7 +123,7 @@ def test_time_that_remains_follows_the_pace_of_the_run(rows: dict[int, StoredTri
 def test_a_run_whose_process_is_dead_is_no_run_under_way(rows: dict[int, StoredTrial]) -> None:
     states, now = {0: "complete", 1: "stale"}, datetime.now(timezone.utc)
     status = status_of(rows, states, now)
-    assert (status.state, status.failed_runs) == ("stopped", 1)
+    assert (status.state, status.runs.failed_runs) == ("stopped", 1)
     assert status.last_failure == "12.5 %, run 1: its process is gone"
     assert [run.remaining_seconds for run in status.in_flight] == [None]
     assert [switch_point.in_flight_runs for switch_point in status.switch_points] == [0] * 5
@@ -140,10 +140,10 @@ def test_dead_time_is_no_pace_and_what_is_paid_is_no_rest(rows: dict[int, Stored
     states = {0: "complete", 1: "running", 2: "failed"}
     rest = RestOfSearch(3, 2.0, 0.1, 4.0)
     status = status_of({0: complete, 1: running, 2: stale}, states, after(41), rest=rest)
-    assert status.wall_seconds == 60
-    assert status.rest == rest.less(status.in_flight[0].cost)
-    assert status.rest.low_cost == 0
-    assert status.remaining_wall_seconds == pytest.approx(30 * status.rest.cost)
+    assert status.spending.wall_seconds == 60
+    assert status.spending.rest == rest.less(status.in_flight[0].cost)
+    assert status.spending.rest.low_cost == 0
+    assert status.spending.remaining_wall_seconds == pytest.approx(30 * status.spending.rest.cost)
 
 
 def test_a_new_search_is_starting() -> None:
@@ -212,7 +212,7 @@ def test_a_database_that_vanishes_is_noticed(url: str) -> None:
     begin(url)
     reader = StatusReader(url)
     (search,) = reader.read()
-    assert search.rest is None, "an adaptive search foresees nothing after one run"
+    assert search.spending.rest is None, "an adaptive search foresees nothing after one run"
     away = database_file(url).rename(database_file(url).with_name("away.db"))
     with pytest.raises(DatabaseError, match="no database"):
         reader.read()
@@ -234,4 +234,4 @@ def test_a_done_search_is_read_until_its_last_run_has_ended(url: str, invoke: In
         assert (status.state, len(status.in_flight)) == ("done", 1)
         store.fail(search.study, number, CANCELLED)
     (status,) = reader.read()
-    assert (status.in_flight, status.cancelled_runs) == ((), 1)
+    assert (status.in_flight, status.runs.cancelled_runs) == ((), 1)

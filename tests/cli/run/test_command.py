@@ -111,7 +111,7 @@ def test_a_failure_is_run_again_without_the_switch(
     done = run("--policy", path)
     assert "found for guarded trainings" not in done.stderr
     said = " ".join(done.stdout.split())
-    assert "The guard went back to the switch at 20 % after 100.0 s: it ends with" in said
+    assert "The guard gave up the switch at 20 % after 100.0 s: it ends with" in said
     assert "The command's output is in /" in said
     assert "Model saved" not in said
     done = run.succeeds("--policy", path, "--no-guard", "--json")

@@ -11,9 +11,16 @@ from rich.console import Console, RenderableType
 
 from syncswitch.cli.search.status import overview
 from syncswitch.searcher.forecast import RestOfSearch
-from syncswitch.searcher.status import RunStatus, SearchStatus, SwitchPointStatus
-from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.metric import Metric
+from syncswitch.searcher.status import (
+    Bracket,
+    RunCounts,
+    RunStatus,
+    SearchStatus,
+    Spending,
+    SwitchPointStatus,
+)
+from syncswitch.storage.records.job import RunConditions, SearchInfo
+from tests.identities import GENERATED
 from tests.records import changed
 from tests.storage.conftest import POLICY
 
@@ -37,40 +44,19 @@ SWITCH_POINTS = tuple(
     SwitchPointStatus(percent, 2, 0, 0.9, 0.01, None, 1, 1 / 6)
     for percent in (100, 50, 25, 12.5, 6.25)
 )
+STUDY = "digits-000000000000-00000000"
 SEARCH = SearchStatus(
-    workload="digits",
-    fingerprint="0" * 64,
-    decided_by=Metric(),
-    cluster="8 workers, bsp,asp",
-    dropped=None,
-    workers=8,
-    simulated_cluster=None,
-    first_protocol="bsp",
-    second_protocol="asp",
-    momentum_after_switch=None,
+    info=SearchInfo(STUDY, GENERATED.fingerprint, "adaptive", 5, 5, 0.01, None, "local", 0),
+    job=replace(GENERATED, name="digits", workers=8, momentum_after_switch=None),
     conditions=RunConditions(),
-    study="digits-000000000000-00000000",
-    strategy="adaptive",
     state="running",
     is_under_way=True,
-    finished_runs=8,
-    most_runs=None,
-    failed_runs=1,
-    interrupted_runs=0,
-    cancelled_runs=0,
-    speculative_runs=1,
+    runs=RunCounts(8, None, 1, 0, 0, 1),
     last_failure="25 %, run 1: the server [was] lost",
-    lower_percent=0.0,
-    upper_percent=50.0,
-    open_percent=12.5,
-    target_accuracy=0.98,
-    threshold=0.01,
+    bracket=Bracket(0.0, 50.0, 12.5, 0.98),
     policy=None,
     uses=None,
-    cost=2.5,
-    wall_seconds=120.0,
-    rest=RestOfSearch(3.0, 1.5, 0.5, 2.5),
-    remaining_wall_seconds=75.0,
+    spending=Spending(2.5, 120.0, RestOfSearch(3.0, 1.5, 0.5, 2.5), 75.0),
     switch_points=SWITCH_POINTS,
     in_flight=(RUN, replace(RUN, trial_number=4, state="stale")),
 )
@@ -114,11 +100,11 @@ SHARES = {"kept_share": 0.93, "baseline_kept_share": 0.954}
 @pytest.mark.parametrize(
     ("changes", "line", "said"),
     [
-        ({"decided_by": Metric("AUC")}, 0, "digits, 8 workers, bsp,asp, by AUC"),
+        ({"job": replace(SEARCH.job, metric="AUC")}, 0, "digits, 8 workers, bsp,asp, by AUC"),
         ({"state": "stopped", "in_flight": ()}, 1, "adaptive, between two runs: 8 runs, "),
         # Its searcher is dead.
         ({"state": "stopped", "in_flight": STALE}, 1, "adaptive, stopped: 8 runs, "),
-        ({"finished_runs": 1}, 1, "adaptive, running: 1 run, "),
+        ({"runs": RunCounts(1, None, 1, 0, 0, 1)}, 1, "adaptive, running: 1 run, "),
         (
             {"policy": changed(POLICY, version=2, confidence=0.976)},
             2,

@@ -137,7 +137,7 @@ def test_search_status_and_report_see_the_same(
         progress = strategy.progress(course.runs)
         (status,) = StatusReader(url).read(with_rest=False)
         for name in ("lower_percent", "upper_percent", "target_accuracy", "open_percent"):
-            assert getattr(status, name) == getattr(progress, name)
+            assert getattr(status.bracket, name) == getattr(progress, name)
         shown = {one.switch_percent: one for one in status.switch_points}
         for summary in progress.summaries:
             for name in ("runs", "mean_accuracy", "accepted"):
