@@ -8,7 +8,6 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ from typing import Any
 from sqlalchemy import insert, text
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.flat import flat
+from syncswitch.storage.records.job import Recipe, WorkloadIdentity
+from syncswitch.storage.records.metric import DescribedMetric
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.tables.policies import ALIASES, EVIDENCE, POLICIES
 from syncswitch.storage.tables.trials import PHASES, SEARCHES, TRIALS, WORKLOADS
@@ -53,20 +54,22 @@ def identities() -> list[WorkloadIdentity]:
     return [
         WorkloadIdentity(
             name=f"job-{number}",
-            model=f"model {number}",
-            data_set="generated",
-            loss="crossentropy",
-            optimizer='{"name":"sgd"}',
             total_worker_steps=WORKER_STEPS,
-            batch_size=128,
-            learning_rate=0.1,
-            momentum=0.9,
-            learning_rate_boundaries=((WORKER_STEPS // 2, 0.1),),
-            metric="accuracy",
-            evaluation_interval_worker_steps=WORKER_STEPS // 100,
             workers=workers,
             first_protocol="bsp",
             second_protocol=second,
+            recipe=Recipe(
+                model=f"model {number}",
+                data_set="generated",
+                loss="crossentropy",
+                optimizer='{"name":"sgd"}',
+                batch_size=128,
+                learning_rate=0.1,
+                momentum=0.9,
+                learning_rate_boundaries=((WORKER_STEPS // 2, 0.1),),
+                evaluation_interval_worker_steps=WORKER_STEPS // 100,
+            ),
+            metric=DescribedMetric("accuracy"),
         )
         for workers, second, number in itertools.product((8, 16), ("asp", "ssp"), range(NAMES))
     ]
@@ -128,7 +131,7 @@ def _count_on(database: Database) -> None:
 
 def _workload(identity: WorkloadIdentity) -> Row:
     return {
-        **asdict(identity),
+        **flat(identity),
         "metric_name": identity.decided_by.name,
         "fingerprint": identity.fingerprint,
         "reference": reference_of(identity),

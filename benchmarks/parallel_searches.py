@@ -268,7 +268,7 @@ def _simulated_job(reference: str, workers: int) -> RecordedJob:
         runs = tuple(
             _recorded(trainer.train(spec), str(number)) for number, spec in enumerate(track(specs))
         )
-    stop = StopRule.of(_strategy("adaptive", SETTINGS), identity.learning_rate_boundaries)
+    stop = StopRule.of(_strategy("adaptive", SETTINGS), identity.recipe.learning_rate_boundaries)
     return RecordedJob(PlayedRecording.of(Recording(identity, runs), stop), SETTINGS)
 
 

@@ -153,7 +153,7 @@ def cost(
             )
     # Only the last row of a table has runs that are stopped.
     last = _strategy_of(rows[-1], 1, threshold)
-    stop = StopRule.of(last, recording.identity.learning_rate_boundaries)
+    stop = StopRule.of(last, recording.identity.recipe.learning_rate_boundaries)
     played = PlayedRecording.of(recording, stop)
     depth = settings or _deepest_switch_points(reference, last.threshold, played)
     strategies = [

@@ -29,6 +29,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.files import check_plain_file
 from syncswitch.storage.metrics import is_converged
+from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialState
 from syncswitch.storage.tables.base import add_rows
@@ -280,18 +281,12 @@ def _run(path: Path, given: Mapping[Any, Any], rows: Sequence[_Test]) -> Importe
         raise _fault(path, place, both, "two different ones")
     return ImportedRun(
         source=f"{run.workload}/{run.run}",
-        identity=WorkloadIdentity(
-            name=run.workload,
-            learning_rate_boundaries=None,
-            evaluation_interval_worker_steps=None,
-            **run.model_dump(include=_OF_JOBS),
-        ),
+        identity=nested(WorkloadIdentity, {"name": run.workload, **run.model_dump()}),
         **run.model_dump(include=_OF_RUNS),
         **_measured(path, place, run, rows),
     )
 
 
-_OF_JOBS = set(WorkloadIdentity.__dataclass_fields__)
 _OF_RUNS = {"candidate_percent", "switch_percent", "replicate", "diverged"}
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import Recipe, WorkloadIdentity
+from syncswitch.storage.records.metric import DescribedMetric
 
 GENERATED = WorkloadIdentity(
     name="generated",
-    model="0" * 64,
-    data_set="none",
-    loss="none",
-    optimizer="{}",
     total_worker_steps=3000,
-    batch_size=32,
-    learning_rate=0.1,
-    momentum=0.9,
-    learning_rate_boundaries=((1500, 0.1),),
-    metric="accuracy",
-    evaluation_interval_worker_steps=50,
     workers=4,
     first_protocol="bsp",
     second_protocol="asp",
+    recipe=Recipe(
+        model="0" * 64,
+        data_set="none",
+        loss="none",
+        optimizer="{}",
+        batch_size=32,
+        learning_rate=0.1,
+        momentum=0.9,
+        learning_rate_boundaries=((1500, 0.1),),
+        evaluation_interval_worker_steps=50,
+    ),
+    metric=DescribedMetric("accuracy"),
     momentum_after_switch="same",
 )
 UNRECORDED = (

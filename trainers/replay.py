@@ -291,7 +291,7 @@ class ReplayCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def model_of(identity: WorkloadIdentity) -> str:
     """The model's digest, or the name of a job that was imported without its model."""
-    return identity.name if identity.model is None else identity.model
+    return identity.recipe.model or identity.name
 
 
 class ReplayTrainer(Trainer):
@@ -408,7 +408,7 @@ class _Replay:
             stopped_early=run.stopped_early,
         )
         self._report_progress(record.worker_steps)
-        boundaries = self._spec.identity.learning_rate_boundaries or ()
+        boundaries = self._spec.identity.recipe.learning_rate_boundaries or ()
         return replace(
             record,
             converged_accuracy=run.accuracy,

@@ -140,7 +140,7 @@ def _document(search: SearchStatus) -> dict[str, Any]:
     """A search as a document for JSON."""
     policy, metric, info, job = search.policy, search.job.decided_by, search.info, search.job
     stated = {**flat(policy), "speed_up": policy.measured.speed_up} if policy else {}
-    of_job = {**dataclasses.asdict(job), **flat(job.key), "workload": _workload(search)}
+    of_job = {**flat(job), **flat(job.key), "workload": _workload(search)}
     parts = (search.runs, search.bracket, search.spending)
     content = {
         **{one.name: of_job[one.name] for one in columns(JobColumns)},

@@ -232,9 +232,11 @@ def version_rows(data: ReportData) -> list[Mapping[str, str]]:
 
 def job_facts(data: ReportData) -> list[tuple[str, str]]:
     """The job, fact by fact."""
-    job, interval = data.identity, data.identity.evaluation_interval_worker_steps
+    job, recipe = data.identity, data.identity.recipe
+    interval, described = recipe.evaluation_interval_worker_steps, job.metric.description
     decays = [
-        f"{factor:g} times from {step:,} on" for step, factor in job.learning_rate_boundaries or ()
+        f"{factor:g} times from {step:,} on"
+        for step, factor in recipe.learning_rate_boundaries or ()
     ]
     facts: list[tuple[str, object]] = [
         ("workload", job.name),
@@ -244,15 +246,15 @@ def job_facts(data: ReportData) -> list[tuple[str, str]]:
         ("protocols", job.pair),
         ("after the switch", momentum_text(job.momentum_after_switch)),
         ("length", job.length),
-        ("data set", job.data_set),
-        ("model", job.model),
-        ("loss", job.loss),
-        ("optimizer", job.optimizer),
-        ("batch size of a worker", job.batch_size),
-        ("learning rate of a worker", job.learning_rate),
+        ("data set", recipe.data_set),
+        ("model", recipe.model),
+        ("loss", recipe.loss),
+        ("optimizer", recipe.optimizer),
+        ("batch size of a worker", recipe.batch_size),
+        ("learning rate of a worker", recipe.learning_rate),
         ("decays", "; ".join(decays) or None),
         ("compared by", job.decided_by.axis_title),
-        ("that is", None if job.metric == job.decided_by.name else job.metric),
+        ("that is", None if described == job.decided_by.name else described),
         ("evaluated every", None if interval is None else f"{interval:,} {job.step_noun}s"),
         ("conditions", run_conditions_text(data.conditions) or None),
         ("software", ", ".join(f"{n} {v}" for n, v in sorted(data.software.items())) or None),

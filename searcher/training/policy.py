@@ -253,7 +253,7 @@ def _differences(job: WorkloadIdentity, wanted: Wanted) -> list[str]:
         ("--metric-name, --metric-goal, --metric-unit", *metrics),
     )
     found = [f"{there}, not {own} ({flag})" for flag, there, own in compared if there != own]
-    if job.model != here.model:
+    if job.recipe.model != here.recipe.model:
         found.append("a --command of other words")
     return found
 

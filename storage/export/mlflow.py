@@ -218,7 +218,7 @@ def search_copy(
         ended_at=None,
         parameters={
             **_job_parameters(identity),
-            **{name: getattr(identity, name) for name in of_job},
+            **{name: getattr(identity.recipe, name) for name in of_job},
             **{name: getattr(search, name) for name in of_search},
         },
         tags=_tags("search", identity.decided_by, policy.version if policy else None, study=study),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
     mismatch = job_mismatch(policy, workload.identity)
     if mismatch:
         raise PolicyError(f"impossible timing policy: {mismatch}")
-    content = {**asdict(workload.identity), "reference": workload.reference}
+    content = {**flat(workload.identity), "reference": workload.reference}
     values = {
         "workload": _dumped(WorkloadContent, content, "workload"),
         "policy": policy_to_dict(policy),

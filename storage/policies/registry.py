@@ -450,7 +450,7 @@ def _check_texts(file: PolicyFile) -> None:
     """Refuses texts that are too long for a column, which only PostgreSQL would refuse itself."""
     values: list[tuple[Table, dict[str, object]]] = [(POLICIES, flat(file.policy))]
     values += [(EVIDENCE, asdict(run)) for run in file.policy.evidence]
-    workload = {**asdict(file.workload.identity), "reference": file.workload.reference}
+    workload = {**flat(file.workload.identity), "reference": file.workload.reference}
     values.append((WORKLOADS, workload))
     for table, row in values:
         for column in table.columns:

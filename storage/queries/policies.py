@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -197,7 +197,7 @@ def policy_differences(
 
 
 def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
-    content = {**flat(policy), "speed_up": policy.measured.speed_up, **asdict(job)}
+    content = {**flat(policy), "speed_up": policy.measured.speed_up, **flat(job)}
     if policy.band is not None:  # its target and threshold are the policy's
         content["band"] = f"{policy.band.runs} runs, {len(policy.band.curve)} tests"
     if policy.job.metric.is_less_better:

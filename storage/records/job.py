@@ -6,11 +6,11 @@ import hashlib
 import json
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from syncswitch.storage.records.flat import flat
-from syncswitch.storage.records.metric import Metric, metric_name
+from syncswitch.storage.records.flat import flat, nested
+from syncswitch.storage.records.metric import DescribedMetric, Metric
 
 LARGEST_INTEGER = 2**31 - 1
 """The largest integer that an integer column holds in every database."""
@@ -55,97 +55,82 @@ class JobKey:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadIdentity:
-    """A job, as far as a timing policy depends on it.
-
-    Seed, paths and host are left out on purpose, and so is `name`, which only people use. What is
-    unknown about an imported job is None; such a job is also identified by its name.
+class Recipe:
+    """How a job trains; all that nobody has described is None, as of imported jobs and commands.
 
     Attributes:
-        name: The name for people, for example `digits`.
         model: Digest of the model's structure (layers and shapes, no weights).
         data_set: Declared name of the data set.
         loss: Name of the training loss.
         optimizer: The optimizer and its settings, as canonical JSON.
-        total_worker_steps: W, the length of the job.
         batch_size: B, examples per worker-step.
         learning_rate: eta, for one worker.
         momentum: Momentum of the optimizer; 0 if it has none.
         learning_rate_boundaries: `(worker_step, factor)`: from that worker-step on the learning
             rate is eta times factor.
-        metric: The metric that is called accuracy, as its name or as canonical JSON.
         evaluation_interval_worker_steps: Worker-steps from one test of the model to the next.
+    """
+
+    model: str | None = None
+    data_set: str | None = None
+    loss: str | None = None
+    optimizer: str | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    momentum: float | None = None
+    learning_rate_boundaries: tuple[tuple[int, float], ...] | None = None
+    evaluation_interval_worker_steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadIdentity:
+    """A job, as far as a timing policy depends on it.
+
+    Seed, paths and host are left out on purpose, and so is `name`, which only people use; a job
+    whose model nobody has described is also identified by its name.
+
+    Attributes:
+        name: The name for people, for example `digits`.
+        total_worker_steps: W, the length of the job.
         workers: n, the size of the cluster.
         first_protocol: Protocol before the switch, for example `bsp`.
         second_protocol: Protocol after the switch, for example `asp`.
+        recipe: How it trains.
+        metric: The metric that is called accuracy.
         simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
-        metric_goal: `max` if more of the metric is better, or `min`.
-        metric_unit: Unit of the metric; None for none.
-        metric_lowest: Least possible value of the metric; None for no limit.
-        metric_highest: Largest possible value of the metric; None for no limit.
         momentum_after_switch: The momentum of the second protocol, for example `own`; None if it is
             not known.
     """
 
     name: str
-    model: str | None
-    data_set: str | None
-    loss: str | None
-    optimizer: str | None
     total_worker_steps: int
-    batch_size: int | None
-    learning_rate: float | None
-    momentum: float | None
-    learning_rate_boundaries: tuple[tuple[int, float], ...] | None
-    metric: str | None
-    evaluation_interval_worker_steps: int | None
     workers: int
     first_protocol: str
     second_protocol: str
+    recipe: Recipe
+    metric: DescribedMetric
     simulated_cluster: str | None = None
-    metric_goal: str = "max"
-    metric_unit: str | None = None
-    metric_lowest: float | None = 0.0
-    metric_highest: float | None = 1.0
     momentum_after_switch: str | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> WorkloadIdentity:
         """Rebuilds a job from its values as JSON has them, among others."""
-        # Older files say nothing of it.
-        known = {name: {"momentum_after_switch": None, **values}[name] for name in _USUAL}
-        pairs = known["learning_rate_boundaries"]  # JSON has no tuples
+        pairs = values["learning_rate_boundaries"]  # JSON has no tuples
         boundaries = None if pairs is None else tuple((step, factor) for step, factor in pairs)
-        return cls(**{**known, "learning_rate_boundaries": boundaries})
+        return nested(cls, {**values, "learning_rate_boundaries": boundaries})
 
     @classmethod
     def undescribed(
         cls, name: str, total_steps: int, workers: int, protocols: tuple[str, str], metric: Metric
     ) -> WorkloadIdentity:
         """Makes a job of which nobody says how it trains."""
-        parts = ("model", "data_set", "loss", "optimizer", "evaluation_interval_worker_steps")
-        numbers = ("batch_size", "learning_rate", "momentum", "learning_rate_boundaries")
-        unknown: dict[str, Any] = dict.fromkeys((*parts, *numbers))
-        return cls(
-            name=name,
-            total_worker_steps=total_steps,
-            workers=workers,
-            first_protocol=protocols[0],
-            second_protocol=protocols[1],
-            **unknown,
-            **flat(metric),
-        )
+        described = DescribedMetric(*astuple(metric))
+        return cls(name, total_steps, workers, *protocols, Recipe(), described)
 
     @property
     def decided_by(self) -> Metric:
         """The metric that its runs are compared by."""
-        return Metric(
-            metric_name(self.metric),
-            self.metric_goal,
-            self.metric_unit,
-            self.metric_lowest,
-            self.metric_highest,
-        )
+        return self.metric.metric
 
     @property
     def key(self) -> JobKey:
@@ -163,7 +148,8 @@ class WorkloadIdentity:
     @property
     def is_command(self) -> bool:
         """Whether a training command makes its runs, as nobody else knows its data and batches."""
-        return self.model is not None and self.data_set is None and self.batch_size is None
+        recipe = self.recipe
+        return recipe.model is not None and recipe.data_set is None and recipe.batch_size is None
 
     @property
     def step_noun(self) -> str:
@@ -202,12 +188,12 @@ class WorkloadIdentity:
     @property
     def fingerprint(self) -> str:
         """64 hexadecimal digits, the same on every machine and in every year."""
-        content = asdict(self)
-        if self.model is not None:
+        content = flat(self)
+        if self.recipe.model is not None:
             del content["name"]
         # The fingerprints of jobs without these fields must stay what they were.
         for name, usual in _LATER_FIELDS.items():
-            if content[name] in (usual, _USUAL[name]):
+            if content[name] in usual:
                 del content[name]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
@@ -246,15 +232,14 @@ def name_problem(name: object) -> str | None:
     )
 
 
-_USUAL = {field.name: field.default for field in fields(WorkloadIdentity)}
-# With the value that was the only one before, if there are others that say the same.
-_LATER_FIELDS = {
-    "simulated_cluster": None,
-    "metric_goal": "max",
-    "metric_unit": None,
-    "metric_lowest": 0.0,
-    "metric_highest": 1.0,
-    "momentum_after_switch": "same",
+# With the values that say nothing new.
+_LATER_FIELDS: Mapping[str, tuple[Any, ...]] = {
+    "simulated_cluster": (None,),
+    "metric_goal": ("max",),
+    "metric_unit": (None,),
+    "metric_lowest": (0.0,),
+    "metric_highest": (1.0,),
+    "momentum_after_switch": (None, "same"),
 }
 
 

@@ -196,6 +196,33 @@ class Metric:
         return f"{number} {self.unit}" if self.unit else number
 
 
+@dataclass(frozen=True, slots=True)
+class DescribedMetric:
+    """The metric of a job, as its model describes it.
+
+    Attributes:
+        description: Its name, or how it is made as canonical JSON; None if nobody has said.
+        goal: `max` if more of the metric is better, or `min`.
+        unit: Unit of the metric; None for none.
+        lowest: Least possible value of the metric; None for no limit.
+        highest: Largest possible value of the metric; None for no limit.
+    """
+
+    COLUMNS: ClassVar[Mapping[str, str]] = {**Metric.COLUMNS, "description": "metric"}
+
+    description: str | None
+    goal: str = "max"
+    unit: str | None = None
+    lowest: float | None = 0.0
+    highest: float | None = 1.0
+
+    @property
+    def metric(self) -> Metric:
+        """The metric by its name."""
+        name = metric_name(self.description)
+        return Metric(name, self.goal, self.unit, self.lowest, self.highest)
+
+
 def _is_accuracy(name: str, value: Any) -> bool:
     """Whether this entry of a row is an accuracy, and neither a spread nor a judgement."""
     return name.endswith("accuracy") and name != "sd_accuracy" and not isinstance(value, bool)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, insert, select, union, update
 
 from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.tables.policies import ALIASES, POLICIES
 from syncswitch.storage.tables.trials import SEARCHES, WORKLOADS
@@ -44,7 +44,7 @@ def add_workload(connection: Connection, workload: RegisteredWorkload) -> None:
         "reference": workload.reference,
         "registered_at": datetime.now(timezone.utc),
         "metric_name": workload.identity.decided_by.name,
-        **asdict(workload.identity),
+        **flat(workload.identity),
     }
     connection.execute(insert(WORKLOADS).values(values))
 

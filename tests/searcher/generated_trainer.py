@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from syncswitch.storage.errors import RetryableError
@@ -16,6 +16,7 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.trainers.trainer import Observer, Trainer
 from tests.identities import GENERATED
+from tests.records import changed
 
 BSP_SECONDS = 100.0
 ASP_SECONDS = 40.0
@@ -119,4 +120,4 @@ class GeneratedTrainer(Trainer):
 
 def identity(**changes: object) -> WorkloadIdentity:
     """Of the generated job, with some fields changed."""
-    return replace(GENERATED, **changes)  # type: ignore[arg-type]
+    return changed(GENERATED, **changes)

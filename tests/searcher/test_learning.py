@@ -294,7 +294,7 @@ def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
         assert simulated_policy(database, other) is None
 
 
-KILOMETRES = replace(
+KILOMETRES = changed(
     IDENTITY, metric="mae", metric_goal="min", metric_highest=None, metric_unit="km"
 )
 

@@ -20,10 +20,11 @@ from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecor
 from syncswitch.storage.trials.store import TrialStore
 from tests.conftest import make_database
 from tests.identities import GENERATED
+from tests.records import changed
 
 STARTED_AT = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 
-IDENTITY = replace(
+IDENTITY = changed(
     GENERATED,
     name="digits",
     model="a model",

@@ -37,6 +37,7 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner
 from syncswitch.storage.uses.store import record_use
 from syncswitch.trainers.trainer import Observer
+from tests.records import changed
 from tests.run_tables import lost, rows, write_table
 from tests.storage.conftest import IDENTITY, RECORD, SEARCH
 
@@ -49,7 +50,7 @@ CONDITIONS = RunConditions(
 )
 REGRET = Metric("regret", "min", "EUR", None, None)
 """What the disturbed search is decided by."""
-REGRET_FIELDS = {name: value for name, value in flat(REGRET).items() if name != "metric"}
+
 EVENTS = (
     RunEvent("detected", 400, 6.25, "worker 1: 2.1 worker-steps/s, median 9.8", worker=1),
     RunEvent("removed", 400, 6.25, "elastic: 3 of 4 workers go on", worker=1, seconds=0.125),
@@ -169,7 +170,7 @@ def add_disturbed(url: str) -> None:
     """A search under conditions of its own: a finished one."""
     with open_database(url, create=False) as database:
         workload = identity(name="disturbed", model="d" * 64)
-        workload = replace(workload, metric=REGRET.name, **REGRET_FIELDS)
+        workload = changed(workload, **flat(REGRET))
         plan = SearchPlan(PaperStrategy(2, 1), conditions=CONDITIONS)
         Search(database, workload, plan, DisturbedTrainer).run()
 

@@ -41,7 +41,7 @@ class TestTable:
         run = only(tmp_path, *rows("r32", "b50", candidate_percent=40, model="ResNet-32"))
         assert (run.source, run.candidate_percent, run.switch_percent) == ("r32/b50", 40.0, 50.0)
         assert (run.identity.name, run.identity.workers, run.identity.pair) == ("r32", 8, "bsp,asp")
-        assert (run.identity.model, run.identity.data_set) == ("ResNet-32", None)
+        assert (run.identity.recipe.model, run.identity.recipe.data_set) == ("ResNet-32", None)
         assert len(run.evaluations) == 19
         assert run.evaluations[1].accuracy == 0.9 * 0.75
         assert run.final_accuracy == run.evaluations[-1].accuracy

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 
 import pytest
 
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import (
     Band,
     BandPoint,
@@ -25,10 +26,10 @@ from tests.identities import GENERATED, UNRECORDED
 from tests.records import changed
 from tests.storage.conftest import POLICY
 
-IMPORTED = replace(
+IMPORTED = changed(
     GENERATED, name="golden", total_worker_steps=200, workers=2, **dict.fromkeys(UNRECORDED)
 )
-SIMULATED = replace(GENERATED, simulated_cluster="5" * 64)
+SIMULATED = changed(GENERATED, simulated_cluster="5" * 64)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +53,11 @@ def test_everything_but_the_name_enters_the_fingerprint() -> None:
         "metric_lowest": 1.0,
         "metric_highest": 9.0,
     }
-    known = replace(SIMULATED, **metric, momentum_after_switch="own")
-    for field in fields(WorkloadIdentity):
-        value = getattr(known, field.name)
+    known = changed(SIMULATED, **metric, momentum_after_switch="own")
+    for name, value in flat(known).items():
         other = f"{value}x" if isinstance(value, str) else value * 2
-        changed = replace(known, **{field.name: other})
-        assert (changed.fingerprint == known.fingerprint) == (field.name == "name"), field.name
+        is_same = changed(known, **{name: other}).fingerprint == known.fingerprint
+        assert is_same == (name == "name"), name
 
 
 def test_a_cluster_in_words_says_that_it_is_simulated() -> None:
@@ -66,7 +66,7 @@ def test_a_cluster_in_words_says_that_it_is_simulated() -> None:
 
 
 def test_a_command_has_steps_processes_and_ways() -> None:
-    job = replace(GENERATED, data_set=None, batch_size=None, first_protocol="first")
+    job = changed(GENERATED, data_set=None, batch_size=None, first_protocol="first")
     assert job.is_command
     assert (job.length, job.cluster) == ("3,000 steps", "4 processes, first,asp")
     single = replace(job, workers=1)
@@ -74,7 +74,7 @@ def test_a_command_has_steps_processes_and_ways() -> None:
     assert GENERATED.length == "3,000 worker-steps"
     assert GENERATED.sized_name == "generated on 4 workers"
     # Nobody wrote down what an imported job trains.
-    assert not replace(job, model=None).is_command
+    assert not changed(job, model=None).is_command
     names = ("first", "second", "bsp", "local-sgd:8")
     assert [*map(protocol_text, names)] == ["the first way", "the second way", "BSP", "LOCAL-SGD:8"]
     assert [*map(protocol_label, names)] == ["first way", "second way", "BSP", "LOCAL-SGD:8"]

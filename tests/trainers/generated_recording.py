@@ -55,7 +55,7 @@ def run_of(identity: WorkloadIdentity, candidate_percent: float, seed: int) -> R
     run = replace(run, evaluations=tuple(_evaluations(identity, run)))
     if _explodes(identity):
         run = _ended(run, 2 * identity.workers, includes_its_evaluation=False)
-    decay = (identity.learning_rate_boundaries or ((W, 1.0),))[0][0]
+    decay = (identity.recipe.learning_rate_boundaries or ((W, 1.0),))[0][0]
     if not _learns(identity):
         late = [one.worker_step for one in run.evaluations if one.worker_step > decay]
         run = _ended(run, late[0], includes_its_evaluation=True) if late else run
@@ -66,11 +66,11 @@ def run_of(identity: WorkloadIdentity, candidate_percent: float, seed: int) -> R
 
 
 def _explodes(identity: WorkloadIdentity) -> bool:
-    return (identity.learning_rate or 0.0) > 1e3
+    return (identity.recipe.learning_rate or 0.0) > 1e3
 
 
 def _learns(identity: WorkloadIdentity) -> bool:
-    return (identity.learning_rate or 0.0) > 1e-6
+    return (identity.recipe.learning_rate or 0.0) > 1e-6
 
 
 def _phases(spec: TrialSpec) -> Iterator[PhaseRecord]:
@@ -90,7 +90,7 @@ def _phases(spec: TrialSpec) -> Iterator[PhaseRecord]:
 
 def _evaluations(identity: WorkloadIdentity, run: RecordedRun) -> Iterator[Evaluation]:
     clock, random_ = run.clock(), random.Random(f"{run.name} {run.candidate_percent}")
-    interval = identity.evaluation_interval_worker_steps or 1
+    interval = identity.recipe.evaluation_interval_worker_steps or 1
     W = identity.total_worker_steps
     due = [_after_the_round(identity, run, multiple) for multiple in range(interval, W, interval)]
     for step in sorted({*due, W}):

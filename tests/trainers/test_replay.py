@@ -27,6 +27,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.replay import RecordedRun, Recording, ReplayTrainer, read_recording
 from syncswitch.trainers.trainer import Verdict
 from tests.identities import GENERATED, UNRECORDED
+from tests.records import changed
 from tests.storage.conftest import IDENTITY as DIGITS
 from tests.storage.conftest import RECORD, SEARCH, STARTED_AT
 from tests.trainers.generated_recording import recording_of, run_of
@@ -34,7 +35,7 @@ from tests.trainers.jobs import RecordingObserver
 from tests.trainers.trainer_contract import ForkContract
 
 PAIR = ("bsp", "asp")
-IDENTITY = replace(DIGITS, name="job", evaluation_interval_worker_steps=100)
+IDENTITY = changed(DIGITS, name="job", evaluation_interval_worker_steps=100)
 
 
 def recording(runs: int, settings: Sequence[float] = (100.0, 50.0)) -> Recording:
@@ -238,7 +239,7 @@ class TestRead:
         assert len(start_alone.evaluations) == 2
 
     def test_an_imported_run_has_what_somebody_recorded(self, database: Database) -> None:
-        job = replace(IDENTITY, name="imported", **dict.fromkeys(UNRECORDED))
+        job = changed(IDENTITY, name="imported", **dict.fromkeys(UNRECORDED))
         measured: dict[str, Any] = {
             "worker_steps": 1003,
             "evaluations": (Evaluation(1003, 59.0, 0.9, 0.1),),
@@ -334,7 +335,7 @@ class TestWhichWorkload:
 
 SETTINGS = (0.0, 2.0, 25.0, 37.5, 40.0, 50.0, 60.0, 99.0, 100.0)
 
-SHORT = replace(
+SHORT = changed(
     GENERATED,
     total_worker_steps=400,
     learning_rate_boundaries=((200, 0.1),),

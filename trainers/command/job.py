@@ -14,7 +14,12 @@ from pathlib import Path, PurePath
 from string import Formatter
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import MOST_WORKER_STEPS, WorkloadIdentity, name_problem
+from syncswitch.storage.records.job import (
+    MOST_WORKER_STEPS,
+    Recipe,
+    WorkloadIdentity,
+    name_problem,
+)
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command import (
@@ -291,7 +296,7 @@ class CommandJob:
         job = WorkloadIdentity.undescribed(
             self.name, self.total_steps, self.workers, self.protocols, self.metric
         )
-        return replace(job, model=hashlib.sha256(content.encode()).hexdigest())
+        return replace(job, recipe=Recipe(model=hashlib.sha256(content.encode()).hexdigest()))
 
     @property
     def runs_folder(self) -> Path:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import (
     Evaluation,
@@ -294,7 +295,7 @@ class _CommandRun:
         names = ("identity", "switch_percent", "seed", "band", "retry_percents")
         told = {"trial": {name: getattr(spec, name) for name in names}}
         with _writing_to(self.folder):
-            plan.write_text(json.dumps(told, default=asdict))
+            plan.write_text(json.dumps(told, default=flat))
             (self.folder / "output.log").touch()
         self._values = run_values(spec, self.folder, attempts.origin, plan)
         self._loop_file = self.folder / LOOP_FILE

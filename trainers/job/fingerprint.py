@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import Recipe, WorkloadIdentity
+from syncswitch.storage.records.metric import DescribedMetric
 from syncswitch.trainers.job.embeddings import true_shape
 from syncswitch.trainers.job.hyperparameters import momentum_rule
 from syncswitch.trainers.job.keras_parts import (
@@ -76,24 +77,24 @@ def workload_identity(
     metric = decided_by(workload)
     return WorkloadIdentity(
         name=workload.name,
-        model=vars(workload)[_DIGEST],
-        data_set=workload.data_set,
-        loss=_describe_loss(workload),
-        optimizer=_describe_optimizer(workload, workers),
         total_worker_steps=workload.total_worker_steps,
-        batch_size=workload.batch_size,
-        learning_rate=float(rate),
-        momentum=0.0 if workload.optimizer else float(workload.momentum),
-        learning_rate_boundaries=boundaries,
-        metric=_describe_metric(workload),
-        evaluation_interval_worker_steps=workload.evaluation_interval_worker_steps,
         workers=workers,
         first_protocol=first_protocol,
         second_protocol=second_protocol,
-        metric_goal=metric.goal,
-        metric_unit=metric.unit,
-        metric_lowest=metric.lowest,
-        metric_highest=metric.highest,
+        recipe=Recipe(
+            model=vars(workload)[_DIGEST],
+            data_set=workload.data_set,
+            loss=_describe_loss(workload),
+            optimizer=_describe_optimizer(workload, workers),
+            batch_size=workload.batch_size,
+            learning_rate=float(rate),
+            momentum=0.0 if workload.optimizer else float(workload.momentum),
+            learning_rate_boundaries=boundaries,
+            evaluation_interval_worker_steps=workload.evaluation_interval_worker_steps,
+        ),
+        metric=DescribedMetric(
+            _describe_metric(workload), metric.goal, metric.unit, metric.lowest, metric.highest
+        ),
         momentum_after_switch=momentum_rule(workload, second_protocol),
     )
 

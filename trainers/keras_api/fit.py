@@ -154,8 +154,10 @@ def fit(
 
 def band_for(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity) -> Band | None:
     """Returns the policy's band, if any, if the job it was found for is mine, as far as known."""
+
+    def measured(job: WorkloadIdentity) -> tuple[object, ...]:
+        return job.recipe.model, job.recipe.batch_size, job.metric.description
+
     of_policy = (policy.job.total_worker_steps, policy.job.workers)
-    is_same = of_policy == (mine.total_worker_steps, mine.workers) and all(
-        getattr(known, name) == getattr(mine, name) for name in ("model", "batch_size", "metric")
-    )
-    return policy.band if is_same else None
+    is_same = of_policy == (mine.total_worker_steps, mine.workers)
+    return policy.band if is_same and measured(known) == measured(mine) else None

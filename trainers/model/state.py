@@ -290,7 +290,7 @@ class StateForm:
     def checkpoint(self, state: ModelState, spec: TrialSpec, log: RunLog) -> Checkpoint:
         """Makes a checkpoint of `spec` at the position where its cluster was drained last."""
         return Checkpoint(
-            model=spec.identity.model or "",
+            model=spec.identity.recipe.model or "",
             seed=spec.seed,
             worker_step=log.done,
             first_protocol_worker_steps=log.first_protocol_done,
@@ -360,7 +360,7 @@ class StateForm:
             return self.initial(spec.seed)
         checkpoint = read_checkpoint(spec.fork_from)
         check_position(spec, checkpoint.worker_step, checkpoint.first_protocol_worker_steps)
-        if checkpoint.model != spec.identity.model:
+        if checkpoint.model != spec.identity.recipe.model:
             raise self._foreign(spec.fork_from, f"structure {checkpoint.model[:12]}")
         log.fork(*checkpoint.position)
         return self.restored(checkpoint, spec.fork_from)

@@ -250,7 +250,7 @@ class Guarding:
         if spec.band is not None and spec.switch_percent < 100:
             identity = spec.identity
             settled_at, steps = None, identity.total_worker_steps
-            known = identity.learning_rate_boundaries
+            known = identity.recipe.learning_rate_boundaries
             decays = None if known is None else [at for at, _ in known]
             if identity.momentum_after_switch == OWN_MOMENTUM:
                 settled_at = steps if decays is None else max(decays, default=0)

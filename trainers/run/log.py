@@ -275,7 +275,7 @@ class RunLog:
             self.diverge("the parameters are not finite")
             return
         self._evaluations.append(evaluation)
-        boundaries = self._spec.identity.learning_rate_boundaries or ()
+        boundaries = self._spec.identity.recipe.learning_rate_boundaries or ()
         is_after_decay = any(evaluation.worker_step > step for step, _ in boundaries[:1])
         if is_after_decay and self._is_chance(evaluation.accuracy):
             self.diverge(f"after the first decay the accuracy is {evaluation.accuracy:.4f}: chance")
@@ -336,6 +336,6 @@ class RunLog:
         )
 
     def _evaluation_after(self, done: int) -> int:
-        interval = self._spec.identity.evaluation_interval_worker_steps
+        interval = self._spec.identity.recipe.evaluation_interval_worker_steps
         assert interval is not None, "a job that can be trained has an evaluation interval"
         return (done // interval + 1) * interval

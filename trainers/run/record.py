@@ -83,7 +83,7 @@ def trial_record(
     """Makes the record of a run that has just ended on this machine; fields as in `TrialRecord`."""
     own, metric = tuple(evaluations), spec.identity.decided_by
     tests = (*spec.inherited_evaluations, *own)
-    boundary = last_boundary(spec.identity.learning_rate_boundaries or ())
+    boundary = last_boundary(spec.identity.recipe.learning_rate_boundaries or ())
     return TrialRecord(
         spec=spec,
         worker_steps=worker_steps,

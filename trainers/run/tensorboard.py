@@ -324,9 +324,9 @@ def _parameters(spec: TrialSpec) -> dict[str, bool | float | str]:
         "first_protocol": identity.first_protocol,
         "second_protocol": identity.second_protocol,
         "total_worker_steps": identity.total_worker_steps,
-        "batch_size": identity.batch_size,
-        "learning_rate": identity.learning_rate,
-        "momentum": identity.momentum,
+        "batch_size": identity.recipe.batch_size,
+        "learning_rate": identity.recipe.learning_rate,
+        "momentum": identity.recipe.momentum,
     }
     if conditions != RunConditions():
         known["online"] = conditions.online

@@ -100,7 +100,7 @@ SHARES = {"kept_share": 0.93, "baseline_kept_share": 0.954}
 @pytest.mark.parametrize(
     ("changes", "line", "said"),
     [
-        ({"job": replace(SEARCH.job, metric="AUC")}, 0, "digits, 8 workers, bsp,asp, by AUC"),
+        ({"job": changed(SEARCH.job, metric="AUC")}, 0, "digits, 8 workers, bsp,asp, by AUC"),
         ({"state": "stopped", "in_flight": ()}, 1, "adaptive, between two runs: 8 runs, "),
         # Its searcher is dead.
         ({"state": "stopped", "in_flight": STALE}, 1, "adaptive, stopped: 8 runs, "),

@@ -17,6 +17,7 @@ from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from tests.records import changed
 from tests.searcher.policies import policy_of, published
 from tests.storage.conftest import IDENTITY, POLICY
 
@@ -118,7 +119,7 @@ def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> Chosen:
 
 
 def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(sqlite_url: str) -> None:
-    published(sqlite_url, replace(SIMULATED, batch_size=5))
+    published(sqlite_url, changed(SIMULATED, batch_size=5))
     assert chosen(sqlite_url, uses=30).run.begins_from is None
     published(sqlite_url, SIMULATED)
     for uses, is_guarded in ((None, True), (30, False)):

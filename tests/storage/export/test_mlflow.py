@@ -51,7 +51,7 @@ def test_what_is_not_finite_is_no_point() -> None:
 
 def test_an_error_has_its_own_values_under_its_name() -> None:
     error = {"metric": "mae", "metric_goal": "min", "metric_unit": "km", "metric_highest": None}
-    spec = replace(RECORD.spec, identity=replace(IDENTITY, **error))
+    spec = replace(RECORD.spec, identity=changed(IDENTITY, **error))
     tests = (Evaluation(500, 2.0, -3.0, math.nan, (("accuracy", 0.5), ("top_accuracy", 0.9))),)
     record = replace(RECORD, spec=spec, evaluations=tests, converged_accuracy=-2.5, phases=())
     copy = use_copy("use-1", record, None)

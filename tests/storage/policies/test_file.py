@@ -231,7 +231,7 @@ def test_it_is_a_schema_with_a_name_and_explanations() -> None:
         assert silent <= {"reference"}
 
 
-LARGE = replace(
+LARGE = changed(
     IDENTITY,
     name="ä\0\u2028\\",
     workers=2**31 - 1,
@@ -239,7 +239,7 @@ LARGE = replace(
     learning_rate_boundaries=((2**53, 1e-300), (2**53 + 1, 0.1 + 0.2)),
     simulated_cluster="5" * 64,
 )
-UNKNOWN = replace(
+UNKNOWN = changed(
     IDENTITY,
     momentum=None,
     evaluation_interval_worker_steps=None,

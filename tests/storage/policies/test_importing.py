@@ -147,7 +147,7 @@ def test_a_search_here_publishes_though_one_of_its_name_was_imported(
         ({"study": "a\0b"}, "study 'a.*allowed: 512, none of them NUL"),
         ({"strategy": "s" * 65}, "strategy 's.*allowed: 64"),
         ({"evidence": (Evidence("\0", 1, 12.5, 0, 0.9, False, 3.0),)}, "study '.*allowed: 512"),
-        ({"identity": replace(IDENTITY, data_set="a\0")}, "data_set 'a.*allowed: any number, none"),
+        ({"identity": changed(IDENTITY, data_set="a\0")}, "data_set 'a.*allowed: any number, none"),
     ],
 )
 def test_text_that_no_column_takes_is_refused(

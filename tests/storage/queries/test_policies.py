@@ -63,7 +63,7 @@ def test_where_less_is_better_the_metrics_own_values_are_compared() -> None:
 
 
 def test_the_jobs_are_compared_too() -> None:
-    job = replace(OTHER_IDENTITY, momentum=None)
+    job = changed(OTHER_IDENTITY, momentum=None)
     other = changed(POLICY, fingerprint=job.fingerprint, workers=8)
     assert policy_differences(POLICY, other, IDENTITY, job) == [
         FieldDifference("fingerprint", IDENTITY.fingerprint, job.fingerprint),

@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -24,6 +24,7 @@ from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trials import PHASES, TRIALS
 from syncswitch.storage.trials.workloads import upsert_workload
 from tests.properties import FIXTURES_STAY
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, both_databases
 
 pytestmark = both_databases
@@ -60,7 +61,7 @@ def run(candidate_percent: float | None = 50.0, **values: Any) -> Run:
 
 def add(database: Database, runs: Sequence[Run]) -> str:
     """Adds runs to a workload of their own; returns its fingerprint."""
-    own = replace(IDENTITY, name=f"w{next(_names)}", model=f"model {next(_names)}")
+    own = changed(IDENTITY, name=f"w{next(_names)}", model=f"model {next(_names)}")
     with database.transaction() as connection:
         upsert_workload(connection, own, own.name)
         for number, values in enumerate(runs):

@@ -28,6 +28,7 @@ from syncswitch.trainers.command.reports import (
     size_bytes,
 )
 from tests.identities import GENERATED
+from tests.records import changed
 
 LOSS = Metric("val_loss", "min", None, None, None)
 
@@ -147,7 +148,7 @@ def test_a_pattern_that_finds_nothing_is_refused(text: str, metric: Metric, mess
         pattern_reader(text, metric)
 
 
-IDENTITY = replace(
+IDENTITY = changed(
     GENERATED,
     total_worker_steps=100,
     learning_rate_boundaries=None,

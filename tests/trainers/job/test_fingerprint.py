@@ -51,8 +51,8 @@ def test_the_model_is_built_once_for_all_clusters(keras: Any) -> None:
 
     workload = replace(DESCRIBED, model=counted)
     one, other = (workload_identity(workload, n, "bsp", "asp") for n in (4, 5))
-    assert (len(built), one.model) == (1, other.model)
-    assert workload_identity(replace(workload), 4, "bsp", "asp").model != one.model
+    assert (len(built), one.recipe.model) == (1, other.recipe.model)
+    assert workload_identity(replace(workload), 4, "bsp", "asp").recipe.model != one.recipe.model
 
 
 def test_the_fingerprint_stays_when_only_names_seeds_and_unused_rates_differ(keras: Any) -> None:

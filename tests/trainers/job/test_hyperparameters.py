@@ -167,8 +167,8 @@ def test_another_schedule_is_another_job(keras: Any) -> None:
     identities = [workload_identity(workload, 4, "bsp", "asp") for workload in jobs]
     assert len({identity.fingerprint for identity in identities}) == len(jobs)
     cosine = identities[2]
-    assert cosine.learning_rate == pytest.approx(0.02)
-    assert cosine.learning_rate_boundaries is None
+    assert cosine.recipe.learning_rate == pytest.approx(0.02)
+    assert cosine.recipe.learning_rate_boundaries is None
     assert workload_identity(replace(jobs[2]), 4, "bsp", "asp").fingerprint == cosine.fingerprint
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.storage.records.metric import Metric, metric_name
+from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import rate_function
 from syncswitch.trainers.job.keras_parts import (
@@ -120,7 +120,7 @@ def test_a_metric_of_its_own_is_a_share_unless_the_workload_says_otherwise(keras
     own = replace(CONSTANT, metric=lambda: keras.metrics.MeanMetricWrapper(right, name="right"))
     assert decided_by(own) == Metric("right")
     assert decided_by(replace(own, metric_goal="min")) == Metric("right", "min", None, None, None)
-    assert metric_name(workload_identity(own, 2, "bsp", "asp").metric) == "right"
+    assert workload_identity(own, 2, "bsp", "asp").decided_by.name == "right"
 
 
 @pytest.mark.parametrize(("metric", "name"), [("mae", "MeanAbsoluteError"), ("loss", "loss")])
@@ -142,7 +142,7 @@ def test_output_unit_and_range_of_a_metric_make_another_job_of_the_same_metric(
     *others, last = (one.fingerprint for one in identities)
     assert len(set(others)) == 5
     assert last == others[-1]
-    assert {metric_name(one.metric) for one in identities} == {name}
+    assert {one.decided_by.name for one in identities} == {name}
 
 
 @pytest.mark.parametrize(

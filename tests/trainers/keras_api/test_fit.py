@@ -212,7 +212,7 @@ def test_a_band_is_for_jobs_that_measure_the_same(keras: Any) -> None:
     policy = changed(
         JOB, workers=IDENTITY.workers, total_worker_steps=IDENTITY.total_worker_steps, band=BAND
     )
-    same = replace(IDENTITY, learning_rate=0.5, name="another")
+    same = changed(IDENTITY, learning_rate=0.5, name="another")
     assert band_for(policy, IDENTITY, same) == BAND
     for field, value in {
         "total_worker_steps": 48,
@@ -221,7 +221,7 @@ def test_a_band_is_for_jobs_that_measure_the_same(keras: Any) -> None:
         "batch_size": 8,
         "metric": "another",
     }.items():
-        assert band_for(policy, IDENTITY, replace(IDENTITY, **{field: value})) is None, field
+        assert band_for(policy, IDENTITY, changed(IDENTITY, **{field: value})) is None, field
 
 
 def test_without_a_policy_it_takes_the_gain_and_says_what_is_not_known(

@@ -14,6 +14,7 @@ from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import Guard, Guarding
 from syncswitch.trainers.run.record import Position
+from tests.records import changed
 from tests.trainers.job.test_schedule import trial
 
 RECORDED = Path(__file__).resolve().parents[3].parent / "shared" / "trust" / "jobs"
@@ -161,7 +162,7 @@ def test_a_run_that_is_found_to_be_no_worse_after_its_switch_is_left_alone() -> 
     spec = trial(W, 4, 20.0)
     spec = replace(
         spec,
-        identity=replace(spec.identity, learning_rate_boundaries=()),
+        identity=changed(spec.identity, learning_rate_boundaries=()),
         band=Band(None, BETA),
         retry_percents=(40.0,),
     )

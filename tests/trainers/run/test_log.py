@@ -10,6 +10,7 @@ from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, Guar
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import StalenessCount
+from tests.records import changed
 from tests.trainers.job.test_schedule import trial
 from tests.trainers.jobs import RecordingObserver
 
@@ -191,7 +192,7 @@ def test_what_was_only_kept_is_told_with_the_next_progress() -> None:
 def guarded() -> RunLog:
     """With a guard that wants to see an accuracy that no test has; the switch is at 500."""
     points = (BandPoint(0, 2.0, 0.0), BandPoint(1000, 2.0, 0.0))
-    identity = replace(spec_of().identity, learning_rate_boundaries=((900, 0.1),))
+    identity = changed(spec_of().identity, learning_rate_boundaries=((900, 0.1),))
     spec = replace(spec_of(), identity=identity, band=Band(0.5, 0.01, 3, points))
     return RunLog(spec, RecordingObserver(), lambda accuracy: accuracy < 0.2)
 

@@ -29,8 +29,9 @@ from syncswitch.trainers.run.tensorboard import (
 )
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 from tests.identities import GENERATED
+from tests.records import changed
 
-IDENTITY = replace(
+IDENTITY = changed(
     GENERATED,
     name="scripted",
     total_worker_steps=400,

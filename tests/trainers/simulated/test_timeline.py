@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import Recipe, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.faults.injections import injections
 from syncswitch.trainers.protocols import Exchange, ReplicaStep, choose_protocol
@@ -410,9 +411,8 @@ def spec_of(
 ) -> TrialSpec:
     found = injections(inject, workers, switch_percent)
     conditions = RunConditions(online, injections=tuple(one.text for one in found))
-    identity = WorkloadIdentity(
-        "nothing", *(None,) * 4, total, *(None,) * 5, total, workers, *protocols
-    )  # fmt: skip
+    unknown = WorkloadIdentity.undescribed("nothing", total, workers, protocols, Metric())
+    identity = replace(unknown, recipe=Recipe(evaluation_interval_worker_steps=total))
     return TrialSpec(identity, switch_percent, 1, conditions=conditions, **fields)
 
 

@@ -55,7 +55,7 @@ def search(
 
 def simulated(recording: Recording, strategy: Strategy = RULE) -> SimulatedSearch:
     """Plays the same search on the same draws, without a database."""
-    stop = StopRule.of(strategy, recording.identity.learning_rate_boundaries)
+    stop = StopRule.of(strategy, recording.identity.recipe.learning_rate_boundaries)
 
     def run_at(percent: float, replicate: int) -> PlayedRun | None:
         run = recording.draw(percent, replicate)
