@@ -337,7 +337,7 @@ class TrialLoop(ABC, Generic[_Answer]):
         is_known = strategy.early_stop and strategy.threshold > 0
         if not is_known or record.stopped_early or record.diverged:
             return None
-        stop = StopRule.of(strategy, self._identity.learning_rate_boundaries)
+        stop = StopRule.of(strategy, self._identity.recipe.learning_rate_boundaries)
         evaluations = (*record.spec.inherited_evaluations, *record.evaluations)
         return stop.plateau_accuracy(evaluations, planned_switch_worker_step(record.spec))
 

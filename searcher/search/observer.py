@@ -71,7 +71,7 @@ class TrialObserver(Observer):
         self._switch_worker_step = planned_switch_worker_step(spec)
         self._stop: StopRule | None = None
         if may_stop(state.measured_strategy, spec.switch_percent, state.course.runs):
-            boundaries = spec.identity.learning_rate_boundaries
+            boundaries = spec.identity.recipe.learning_rate_boundaries
             self._stop = StopRule.of(state.measured_strategy, boundaries)
         self._guard = self._guard_of_candidate()
 

@@ -66,27 +66,24 @@ def promise_sentences(policy: TimingPolicy) -> str:
 def held_text(
     accuracy: float, target: Target, threshold: float, metric: Metric, *, is_let_through: bool
 ) -> str:
-    """Returns how a run compares with its target, for example `above the target 0.9000`.
+    """Returns how far a run ended from its target, as `0.0050 below the target 0.9000, ...`.
 
-    One that lost more was let through by a guard, or had none.
+    One that lost more than it may was let through by a guard, or had none.
     """
     allowed, aim = metric.with_unit(f"{threshold:g}"), metric.text(target.accuracy)
-    side, lost = "above" if metric.is_less_better else "below", target.accuracy - accuracy
-    if lost <= 0:
-        return f"no worse than the target {aim}"
+    side = "above" if metric.is_less_better else "below"
+    lost = (
+        f"{metric.amount(target.accuracy - accuracy)} {side} the target {aim}, where {allowed} may"
+        " be lost"
+    )
     if is_kept(accuracy, False, target, threshold):
-        return f"{metric.amount(lost)} {side} the target {aim}, where {allowed} may be lost"
+        return lost
     if not is_let_through:
-        return (
-            f"NOT kept: {metric.amount(lost)} {side} the target {aim}, where {allowed} may be lost"
-        )
+        return f"NOT kept: {lost}"
     why = f"the target rests on {'one run' if target.runs == 1 else f'{target.runs} runs'}"
     if target.scatter - threshold > target.error:
         why = "runs without a switch differ as much by chance"
-    return (
-        f"{metric.amount(lost)} {side} the target {aim}, where {allowed} may be lost: let through"
-        f" as {why}"
-    )
+    return f"{lost}: let through as {why}"
 
 
 def spread_text(target: Target, threshold: float, metric: Metric, first: str) -> str | None:

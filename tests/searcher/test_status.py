@@ -22,7 +22,7 @@ from syncswitch.searcher.search.observations import observations_of
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.search.study import SearchStudy
-from syncswitch.searcher.status import SearchStatus, StatusReader, search_status
+from syncswitch.searcher.status import SearchStatus, StatusReader, StoredSearch
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import DatabaseError
