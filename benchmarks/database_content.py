@@ -255,6 +255,7 @@ def _policy(search: int, identity: WorkloadIdentity) -> Row:
         "switch_percent": SETTINGS[-1],
         "target_accuracy": 0.92,
         "threshold": 0.01,
+        "threshold_runs": 0,
         "mean_accuracy": 0.92,
         "training_seconds": 812.5,
         "baseline_seconds": 1600.0,

@@ -884,7 +884,7 @@ def after_use(
     switch = f"a switch at {new.switch_percent:g} %"
     if new.switch_percent == BASELINE_PERCENT:
         switch = f"{protocol_text(new.job.first_protocol)} alone"
-    return [*words, f"{revision.why}; version {new.version} says so from now on: {switch}"]
+    return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
 
 
 def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:

@@ -135,7 +135,7 @@ class Searched:
 
     def __init__(self, database: Database, study: str = "job-1", **changes: object) -> None:
         trainer = changes.pop("trainer", "local/in-process")
-        self._identity = replace(IDENTITY, **changes)  # type: ignore[arg-type]
+        self._identity = changed(IDENTITY, **changes)
         self._study = study
         self._store = TrialStore(database)
         self._number = 0
@@ -520,7 +520,7 @@ class TestForks:
         switch_percent: float,
         message: str,
     ) -> None:
-        identity = replace(SHORT, **other)
+        identity = changed(SHORT, **other)
         trainer = ReplayTrainer(recording_of(identity, (switch_percent,), (1,)))
         trial = spec(switch_percent, identity=identity, fork_from=prefix.checkpoints[percent])
         assert message in refusal(trainer, trial)

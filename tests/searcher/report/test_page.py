@@ -19,6 +19,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
+from tests.records import changed
 
 EVIL = (
     """</script><script>document.title="taken"</script>"'><img src=x onerror=alert(1)>{{ 7*7 }}"""
@@ -99,7 +100,7 @@ def test_a_command_has_to_be_given_again(finished: ReportData) -> None:
     search = replace(finished.search, trainer="command")
     names = ("data_set", "batch_size", "learning_rate", "momentum_after_switch")
     unknown: dict[str, Any] = dict.fromkeys(names)
-    job = replace(finished.identity, **unknown, workers=1, first_protocol="first")
+    job = changed(finished.identity, **unknown, workers=1, first_protocol="first")
     page = Elements(page_of(replace(finished, search=search, identity=job))).text
     assert "give again what is not recorded (--command, and how its results are read):" in page
     assert "syncswitch-run generated --trainer command --total-steps 3000" in page

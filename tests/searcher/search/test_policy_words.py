@@ -54,7 +54,7 @@ def test_without_the_first_protocol_it_says_so() -> None:
 def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -> None:
     share = (
         "About 93 of 100 runs should stay within 0.01 of BSP's mean accuracy; with BSP alone, about"
-        " 95 do."
+        " 95."
     )
     assert promise_sentences(KEPT) == (
         f"{share} The search is 80 % sure that enough runs keep the accuracy: 95 of 100, or at most"

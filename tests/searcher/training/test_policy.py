@@ -145,8 +145,8 @@ def test_a_run_may_try_another_switch_than_its_policy(
     assert trial_of(found_run, print).retry_percents[-1] == 50
     assert capsys.readouterr().err.endswith(
         f"tries a switch to ASP at {run.switch_percent:g} %, as that may save later runs more time"
-        f" than it costs; policy version 1 says {found.switch_percent:g} %, and --no-learn keeps to"
-        " it\n"
+        f" than it costs; policy version 1 switches at {found.switch_percent:g} %, and --no-learn"
+        " keeps to it\n"
     )
     last = chosen(sqlite_url, uses=1).run
     assert (last.learns, last.switch_percent) == (True, found.switch_percent)

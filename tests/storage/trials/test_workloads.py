@@ -13,6 +13,7 @@ from syncswitch.storage.trials.workloads import (
     study_names,
     workload_names,
 )
+from tests.records import changed
 from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY, SEARCH, both_databases
 
 pytestmark = both_databases
@@ -43,7 +44,7 @@ def add(database: Database, workload: RegisteredWorkload) -> None:
 def test_a_workload_is_the_same_again_with_the_same_fingerprint(database: Database) -> None:
     registry = PolicyRegistry(database)
     for change in CHANGES:
-        workload = RegisteredWorkload(replace(IDENTITY, **change), "job.py:it")
+        workload = RegisteredWorkload(changed(IDENTITY, **change), "job.py:it")
         add(database, workload)
         assert registry.workload(workload.identity.fingerprint) == workload
 

@@ -6,7 +6,6 @@ import json
 import math
 import os
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +158,7 @@ IDENTITY = changed(
 
 
 def course(switch_percent: float = 50.0, **fields: Any) -> ReportLog:
-    return ReportLog(TrialSpec(replace(IDENTITY, **fields), switch_percent, seed=1))
+    return ReportLog(TrialSpec(changed(IDENTITY, **fields), switch_percent, seed=1))
 
 
 def followed(*reports: tuple[int, float | None, float | None]) -> ReportLog:
