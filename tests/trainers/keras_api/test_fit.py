@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +139,8 @@ def test_a_schedule_goes_by_worker_steps(keras: Any) -> None:
     decay = keras.optimizers.schedules.PiecewiseConstantDecay([15], [0.01, 0.001])
     model.compile(keras.optimizers.SGD(decay), keras.losses.MeanAbsoluteError())
     record = fit(model, **constant(), epochs=2)
-    assert record.spec.identity.learning_rate_boundaries == ((16, 0.1),)
-    assert "MeanAbsoluteError" in (record.spec.identity.loss or "")
+    assert record.spec.identity.recipe.learning_rate_boundaries == ((16, 0.1),)
+    assert "MeanAbsoluteError" in (record.spec.identity.recipe.loss or "")
 
 
 def test_a_training_that_is_stopped_or_diverges_leaves_the_model_alone(keras: Any) -> None:
@@ -192,7 +191,7 @@ def test_it_is_guarded_where_the_policy_may_be_of_this_job(
         return found
 
     def written(**changes: Any) -> Path:
-        identity = replace(workload_identity(found_for, 4, "bsp", "asp"), **changes)
+        identity = changed(workload_identity(found_for, 4, "bsp", "asp"), **changes)
         policy = changed(JOB, fingerprint=identity.fingerprint, total_worker_steps=32, band=BAND)
         write_policy(path, policy, RegisteredWorkload(identity, "lines"))
         return path
