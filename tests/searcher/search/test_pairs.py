@@ -147,7 +147,7 @@ def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str) 
     assert [one.pairs for one in searches] == [[pair.name for pair in found.pairs]] * 4
     statuses = StatusReader(url).read()
     assert sorted(status.state for status in statuses) == ["done", *["dropped"] * 3]
-    why = {status.second_protocol: status.dropped for status in statuses}
+    why = {status.job.second_protocol: status.info.dropped for status in statuses}
     assert why["asp"] == (
         "not 2 % faster: it takes 55.0 s with a switch at 25 %,"
         " and bsp,dssp:3-15 51.9 s with a switch at 12.5 %"
@@ -175,7 +175,7 @@ def test_a_pair_that_cannot_train_the_job_is_left_out(url: str) -> None:
     found = search(url, trainer, ("asp", "ssp:3", "dssp:3-15"))
     assert found.best.policy.job.second_protocol == "dssp:3-15"
     assert found.pairs[1].found == Dropped(0, 100.0, math.inf, refusal="not with such layers")
-    why = {status.second_protocol: status.dropped for status in StatusReader(url).read()}
+    why = {status.job.second_protocol: status.info.dropped for status in StatusReader(url).read()}
     assert why["ssp:3"] == "not possible: not with such layers"
     with pytest.raises(UnsuitableProtocolError, match="not with such layers"):
         search(url, PairTrainer(unsuitable="gba:3"), ("gba:3", "asp"))
