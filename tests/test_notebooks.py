@@ -67,11 +67,14 @@ def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 def _execute(notebook: Any, folder: Path, variables: Mapping[str, str]) -> None:
     # Without folders of others there is only the kernel of this interpreter.
     own = KernelSpecManager(kernel_dirs=[])
-    assert own.get_kernel_spec("python3").argv[0] == sys.executable
+    spec = own.get_kernel_spec("python3")
+    assert spec.argv[0] == sys.executable
+    spec.argv[:1] = [variables["PATH"].partition(os.pathsep)[0] + "/python"]
 
     class OwnKernel(AsyncKernelManager):  # type: ignore[misc]
         def __init__(self, **options: Any) -> None:
             super().__init__(kernel_spec_manager=own, **options)
+            self._kernel_spec = spec
 
     client = nbclient.NotebookClient(
         notebook,

@@ -152,7 +152,8 @@ def _ended(process: WarmProcess) -> subprocess.CompletedProcess[str]:
 _DIALS = """#!{python} -IS
 import json, os, socket, sys
 words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
-if words[0] == "python" and words[1:3] != ["-m", "reproduction"]:
+forks = ["-m", "reproduction"], ["-m", "ipykernel_launcher"]
+if words[0] == "python" and words[1:3] not in forks:
     os.execv({python!r}, [{python!r}, *words[1:]])
 with socket.socket(socket.AF_UNIX) as dialed:
     dialed.connect({address!r})
@@ -165,7 +166,7 @@ with socket.socket(socket.AF_UNIX) as dialed:
 
 @contextmanager
 def for_shells(folder: Path) -> Iterator[Path]:
-    """Makes a folder with both programs, and the Python of `python -m reproduction`, as forks."""
+    """Makes a folder with both programs, and a Python, whose modules for notebooks are forks."""
     folder.mkdir()
     address = str(folder / "socket")
     for name in (*program.PROGRAMS, "python"):
@@ -196,8 +197,8 @@ def _answer(dialed: socket.socket) -> None:
         size, descriptors, *_ = socket.recv_fds(dialed, 8, 3)
         words, folder, variables = json.loads(reader.read(int.from_bytes(size, "big")))
         if words[0] == "python":
-            code = "import runpy; runpy.run_module('reproduction', run_name='__main__')"
-            words = ["reproduction", *words[3:]]
+            code = f"import runpy; runpy.run_module({words[2]!r}, run_name='__main__')"
+            words = words[2:]
         else:
             code = program.code(words[0])
         streams = (descriptors[0], descriptors[1], descriptors[2])
