@@ -31,10 +31,10 @@ _PANELS = {
     "Cluster": ("trainer", "launcher", "parameter_servers", "gpus_per_worker", "jobs"),
     "Cluster in TF_CONFIG": ("open_network", "cluster_timeout", "server_grace"),
     "Cluster of Ray": ("ray_address", "cpus_per_worker", "cpus_per_ps", "ray_placement"),
-    "Simulated, recorded runs": ("profile", "recordings_url"),
+    "Simulated, recorded runs": ("profile", "recordings"),
     "Your own training command": (
         *("command", "total_steps", "metric_file", "step_name", "metric_pattern", "metric_name"),
-        *("metric_goal", "metric_unit", "timeout_seconds", "silence_seconds", "output_folder"),
+        *("metric_goal", "metric_unit", "timeout", "silence", "output_folder"),
     ),
     "Database, logs, output": ("storage_url", "as_json", "tensorboard", "mlflow"),
 }

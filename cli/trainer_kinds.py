@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,7 +44,7 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
             for name in filter(is_given, (one for one in own if one not in kind.options())):
                 owners = " or ".join(other.name for other in kinds if name in other.options())
                 raise UserError(
-                    f"{own[name].flag} needs --trainer {owners}, and this is --trainer {trainer}:"
+                    f"{_flag(name)} needs --trainer {owners}, and this is --trainer {trainer}:"
                     " change that, or leave it out"
                 )
             chosen = kind(**{name: given[name] for name in kind.options()})
@@ -51,7 +52,9 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
                 return None
             return function(*arguments, trainer=chosen, **values)
 
-        options = [_declared(field, option) for field, option in own.items()]
+        options = [
+            _declared(field, _of_kinds(field, option, kinds)) for field, option in own.items()
+        ]
         decorated: Any = combined(kind_option, *options)(gathered)
         found: _F = decorated
         return found
@@ -59,12 +62,23 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
     return decorate
 
 
+def _of_kinds(
+    field: str, option: TrainerOption, kinds: Sequence[type[TrainerChoice]]
+) -> TrainerOption:
+    """An option whose help names its kinds, unless the usual one is among them."""
+    owners = [kind.name for kind in kinds if field in kind.options()]
+    if kinds[0].name in owners:
+        return option
+    return replace(
+        option, help=f"{option.help.removesuffix('.')} (--trainer {' or '.join(owners)})."
+    )
+
+
 def _declared(field: str, option: TrainerOption) -> Callable[[_F], _F]:
     """An option of a trainer on the command line."""
+    flag = _flag(field)
     if option.type is bool:
-        return click.option(
-            option.flag, field, is_flag=True, default=option.default, help=option.help
-        )
+        return click.option(flag, is_flag=True, default=option.default, help=option.help)
     kind: Any
     if option.choices:
         kind = click.Choice(option.choices)
@@ -77,12 +91,15 @@ def _declared(field: str, option: TrainerOption) -> Callable[[_F], _F]:
     else:
         kind = FiniteRange(option.least, option.most)
     return click.option(
-        option.flag,
-        field,
+        flag,
         type=kind,
         metavar=option.metavar or None,
         default=option.default,
         show_default=option.default is not None,
-        shell_complete=complete_profile if option.flag == "--profile" else None,
+        shell_complete=complete_profile if field == "profile" else None,
         help=option.help,
     )
+
+
+def _flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}"

@@ -1,37 +1,52 @@
-"""What the command line calls the parameters and actions in messages from below."""
+"""What the command line calls the parameters and commands in messages from below."""
 
 from __future__ import annotations
 
 import shlex
 from typing import Any
 
-from syncswitch.storage.errors import Action, Said, Words
+from typing_extensions import override
 
-# All others have their own names, with dashes.
+from syncswitch.storage.errors import Command, Run, Said, Words
+
+# All other options are called like their parameters, with dashes.
 _FLAGS = {"guarded": "guard", "switch_points": "grid"}
 
 _COMMANDS = {
-    Action.SEARCH: "make a search with `syncswitch-search run WORKLOAD`",
-    Action.CHECK_DATABASE: "see `syncswitch-search db check`",
-    Action.LIST_POLICIES: "see `syncswitch-search policy list`",
-    Action.COMPARE_POLICIES: "see `syncswitch-search policy diff {} {}`",
-    Action.IMPORT_USES: "import it with `syncswitch-search uses import {}`",
-    Action.EXPORT_MLFLOW: "copy them later with `syncswitch-search export {} --mlflow {}`",
-    Action.EXPORT_POLICY: "export it again with `syncswitch-search policy export`",
+    Command.SEARCH: "syncswitch-search run",
+    Command.SWEEP: "syncswitch-search sweep",
+    Command.TRAIN: "syncswitch-run",
+    Command.REVISE: "syncswitch-search policy revise",
+    Command.COMPARE_POLICIES: "syncswitch-search policy diff",
+    Command.EXPORT_POLICY: "syncswitch-search policy export",
+    Command.LIST_POLICIES: "syncswitch-search policy list",
+    Command.LIST_TRIALS: "syncswitch-search trials",
+    Command.EXPORT_TESTS: "syncswitch-search trials --evaluations",
+    Command.IMPORT_RUNS: "syncswitch-search import",
+    Command.IMPORT_USES: "syncswitch-search uses import",
+    Command.EXPORT_TO_MLFLOW: "syncswitch-search export",
+    Command.CHECK_DATABASE: "syncswitch-search db check",
+    Command.UPGRADE_DATABASE: "syncswitch-search db upgrade",
 }
 
 
 class _OptionWords(Words):
-    """Names options and commands."""
+    """Names options and programs."""
 
+    @override
     def parameter(self, name: str, value: Any = None) -> str:
         flag = _FLAGS.get(name, name).replace("_", "-")
         if isinstance(value, bool):
             return f"--{flag}" if value else f"--no-{flag}"
-        return f"--{flag}" if value is None else f"--{flag} {value}"
+        return f"--{flag}" if value is None else f"--{flag} {shlex.quote(str(value))}"
 
-    def action(self, action: Action, *arguments: str) -> str:
-        return _COMMANDS[action].format(*map(shlex.quote, arguments))
+    @override
+    def command(self, run: Run) -> str:
+        given = [
+            shlex.quote(one) if isinstance(one, str) else self.parameter(one.parameter, one.value)
+            for one in run.arguments
+        ]
+        return " ".join((_COMMANDS[run.command], *given))
 
 
 OPTION_WORDS = _OptionWords()
@@ -39,4 +54,4 @@ OPTION_WORDS = _OptionWords()
 
 def in_options(said: Said) -> str:
     """Returns what is said in the words of the command line."""
-    return said if isinstance(said, str) else said.text(OPTION_WORDS)
+    return OPTION_WORDS.say(said)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
+from typing_extensions import override
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
@@ -28,11 +29,11 @@ from syncswitch.searcher.search.plan import too_short
 from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.selection import ClusterKind, policy_named
-from syncswitch.searcher.strategies.registry import STRATEGIES, make_strategy, strategy_fields
+from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.training import train as training
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import SyncSwitchError, UserError, Words
+from syncswitch.storage.errors import Run, Set, SyncSwitchError, UserError, Words
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -50,15 +51,12 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Checks the arguments of each call against the annotations; wrong ones raise a UserError."""
     parameters = inspect.signature(function).parameters
     names = list(parameters)
-    takes_more = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
     checked = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
 
     @functools.wraps(function)
     def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
         if "tell" in names and "tell" not in options:
-            options["tell"] = lambda said: _LOG.warning(
-                _in_python(said if isinstance(said, str) else said.text(_WORDS), names)
-            )
+            options["tell"] = lambda said: _LOG.warning(_WORDS.say(said))
         try:
             return checked(*arguments, **options)
         except ValidationError as error:
@@ -69,11 +67,7 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
                 f"{name} is {first['input']!r}: {first['msg']} (see help({function.__name__}))"
             ) from error
         except SyncSwitchError as error:
-            text = _in_python(
-                error.text(_WORDS), {*names, *map(str, options)}, takes_more=takes_more
-            )
-            error.what, error.parameters, error.remedies = [text], [], []
-            error.value = error.allowed = None
+            error.words = _WORDS
             raise
 
     return call
@@ -82,43 +76,27 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
 class _PythonWords(Words):
     """Names options of trainers as `trainer_options` holds them."""
 
+    @override
     def parameter(self, name: str, value: Any = None) -> str:
-        if not any(name in kind.options() for kind in TRAINERS):
+        if not _is_of_trainer(name):
             return super().parameter(name, value)
-        return f'trainer_options["{name}"]' + ("" if value is None else f"={value!r}")
+        return f'trainer_options["{name}"]' + ("" if value is None else f" = {value!r}")
+
+    @override
+    def command(self, run: Run) -> str:
+        sets = [one for one in run.arguments if isinstance(one, Set)]
+        own = {one.parameter: one.value for one in sets if _is_of_trainer(one.parameter)}
+        given = [one for one in run.arguments if isinstance(one, str) or one.parameter not in own]
+        if own:
+            given.append(Set("trainer_options", own))
+        return super().command(replace(run, arguments=tuple(given)))
+
+
+def _is_of_trainer(name: str) -> bool:
+    return any(name in kind.options() for kind in TRAINERS)
 
 
 _WORDS = _PythonWords()
-
-# A whole command to type, or an option of one, perhaps with a kind or a number as its value.
-_OPTION = re.compile(
-    r"syncswitch-(?:run|search) [^;`]*|(?<![\w-])--(no-)?([a-z][a-z-]*)(?![\w-])"
-    rf"(?: (?:({'|'.join((*STRATEGIES, *(one.name for one in TRAINERS)))})|(\d[\d.]*))\b)?"
-)
-_CALLED = {"guard": "guarded", "grid": "switch_points"}
-_SWITCHES = {"guarded", "learn", "resume", "share_prefix", "early_stop"}
-
-
-def _in_python(text: str, names: Collection[str], *, takes_more: bool = False) -> str:
-    """A message of the commands, with parameters such as `switch_at=` in place of options.
-
-    Args:
-        text: The message; whole commands in it stay as they are.
-        names: The parameters of the function that was called.
-        takes_more: Whether it also takes the options of a strategy.
-    """
-
-    def spoken(found: re.Match[str]) -> str:
-        if found[2] is None:
-            return found[0]
-        name = _CALLED.get(found[2], found[2].replace("-", "_"))
-        if name in _SWITCHES:
-            return f"{name}={not found[1]}"
-        known = {*names, *(strategy_fields() if takes_more else ())}
-        value = f'"{found[3]}"' if found[3] else found[4] or ""
-        return f"{name}={value}" if name in known else f'trainer_options["{name}"]'
-
-    return _OPTION.sub(spoken, text)
 
 
 @_checked
@@ -391,7 +369,7 @@ def report(
         study=study,
         version=version,
     )
-    page = page_of(data)
+    page = page_of(data, _WORDS)
     if output is not None:
         write_page(page, output)
     return page

@@ -1,4 +1,4 @@
-"""The command lines that train with a policy or make a search again, as lists of words."""
+"""The commands that train with a policy or make a search again."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.strategies.registry import stored_strategy
-from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.errors import Command, Run, Set, WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import SearchInfo
 
-_FLAGS = ("share_prefix", "early_stop")
+_SWITCHES = ("share_prefix", "early_stop")
 _VALUES = ("keep", "uses", "baseline_runs", "least_runs", "budget", "target_runs")
 
 
-def use_words(
+def use_command(
     identity: WorkloadIdentity,
     loaded_from: str | None,
     called: str,
     version: int | None,
     conditions: RunConditions,
     profile: str | None = None,
-) -> list[str]:
+) -> Run:
     """The command that trains with a policy, or comes nearest to that.
 
     A workload that is `loaded_from` nowhere is built in; a user names it as it is `called`. Without
@@ -34,54 +34,56 @@ def use_words(
     policy = fingerprint if version is None else f"{fingerprint}@{version}"
     if identity.simulated_cluster is not None and profile is None:
         # On a real cluster it is another job, so the policy is tried there first.
-        words = ["syncswitch-search", "sweep", called, "--policy", policy]
-        return [*words, *_as_found(conditions)]
+        return Run(Command.SWEEP, (called, Set("policy", policy), *_as_found(conditions)))
+    chosen = [] if version is None else [Set("policy", str(version))]
     if identity.is_command:
-        words = ["syncswitch-run", called, *_command_words(identity)]
-        return words if version is None else [*words, "--policy", str(version)]
+        return Run(Command.TRAIN, (called, *_of_command(identity), *chosen))
     if not is_loadable(loaded_from):
-        return ["syncswitch-search", "policy", "export", policy]
-    words = ["syncswitch-run", loaded_from or called]
-    words += [] if profile is None else ["--trainer", "simulated", "--profile", profile]
-    words += [] if version is None else ["--policy", str(version)]
-    if identity.workers != TrainerChoice.default_workers:
-        words += ["--workers", str(identity.workers)]
-    return [*words, *_as_found(conditions)]
+        return Run(Command.EXPORT_POLICY, (policy,))
+    simulated = [] if profile is None else [Set("trainer", "simulated"), Set("profile", profile)]
+    is_usual = identity.workers == TrainerChoice.default_workers
+    workers = [] if is_usual else [Set("workers", identity.workers)]
+    given: tuple[str | Set, ...] = (
+        loaded_from or called,
+        *simulated,
+        *chosen,
+        *workers,
+        *_as_found(conditions),
+    )
+    return Run(Command.TRAIN, given)
 
 
-def search_words(
+def search_command(
     identity: WorkloadIdentity, called: str, search: SearchInfo, conditions: RunConditions
-) -> list[str]:
+) -> Run:
     """The command that makes a search again, or goes on with it, without its trainer's own options.
 
     `called` is the workload, as a user names it.
     """
     # The kind may say more, for example `local/threads, 1 GPU`.
     trainer = search.trainer.partition(",")[0].partition("/")[0]
-    words = ["syncswitch-search", "run", called]
-    words += _command_words(identity) if identity.is_command else ["--trainer", trainer]
-    words += ["--workers", str(identity.workers)]
-    for pair in search.pairs or [identity.pair]:
-        words += ["--protocols", pair]
-    words += ["--strategy", search.strategy, "--settings", str(search.settings)]
-    words += ["--runs", str(search.runs)]
+    given = _of_command(identity) if identity.is_command else [Set("trainer", trainer)]
+    given.append(Set("workers", identity.workers))
+    given += [Set("protocols", pair) for pair in search.pairs or [identity.pair]]
+    given += [Set("strategy", search.strategy), Set("settings", search.settings)]
+    given.append(Set("runs", search.runs))
     options = stored_strategy(search).given_options
     if not options.get("threshold_runs"):
-        words += ["--threshold", f"{search.threshold:g}"]
+        given.append(Set("threshold", float(f"{search.threshold:g}")))
     if search.target_accuracy is not None:
         target = identity.decided_by.value(search.target_accuracy)
-        words += ["--target-accuracy", f"{target!r}"]
-    words += ["--seed", str(search.base_seed)]
-    return [*words, *_strategy_words(options), *_as_found(conditions)]
+        given.append(Set("target_accuracy", target))
+    given.append(Set("seed", search.base_seed))
+    return Run(Command.SEARCH, (called, *given, *_of_strategy(options), *_as_found(conditions)))
 
 
-def _command_words(identity: WorkloadIdentity) -> list[str]:
+def _of_command(identity: WorkloadIdentity) -> list[Set]:
     """The options of a training command's job, as far as a database knows them."""
     metric = identity.decided_by
-    words = ["--trainer", "command", "--total-steps", str(identity.total_worker_steps)]
+    given = [Set("trainer", "command"), Set("total_steps", identity.total_worker_steps)]
     if metric != Metric():
-        words += ["--metric-name", metric.name, "--metric-goal", metric.goal]
-    return words if metric.unit is None else [*words, "--metric-unit", metric.unit]
+        given += [Set("metric_name", metric.name), Set("metric_goal", metric.goal)]
+    return given if metric.unit is None else [*given, Set("metric_unit", metric.unit)]
 
 
 def is_loadable(loaded_from: str | None) -> bool:
@@ -96,28 +98,19 @@ def is_loadable(loaded_from: str | None) -> bool:
     return True
 
 
-def _strategy_words(options: Any) -> list[str]:
-    words = []
-    for name in _FLAGS:
-        if name in options:
-            dashed = name.replace("_", "-")
-            words.append(f"--{dashed}" if options[name] else f"--no-{dashed}")
-    if not options.get("guarded", True):
-        words.append("--no-guard")
+def _of_strategy(options: Any) -> list[Set]:
+    given = [Set(name, options[name]) for name in _SWITCHES if name in options]
+    given += [] if options.get("guarded", True) else [Set("guarded", False)]
     if options.get("switch_points"):
-        words += ["--grid", ",".join(f"{percent:g}" for percent in options["switch_points"])]
-    for name in _VALUES:
-        if options.get(name) is not None:
-            words += [f"--{name.replace('_', '-')}", f"{options[name]:g}"]
-    return words
+        points = ",".join(f"{percent:g}" for percent in options["switch_points"])
+        given.append(Set("switch_points", points))
+    values = {name: options[name] for name in _VALUES if options.get(name) is not None}
+    return [*given, *(Set(name, value) for name, value in values.items())]
 
 
-def _as_found(conditions: RunConditions) -> list[str]:
+def _as_found(conditions: RunConditions) -> list[Set]:
     """The options for the conditions under which a policy was found."""
     usual = RunConditions()
-    words = []
-    if conditions.online != usual.online:
-        words += ["--online", conditions.online]
-    if conditions.switch_mechanism != usual.switch_mechanism:
-        words += ["--switch", conditions.switch_mechanism]
-    return words
+    chosen = {"online": conditions.online, "switch": conditions.switch_mechanism}
+    usually = {"online": usual.online, "switch": usual.switch_mechanism}
+    return [Set(name, value) for name, value in chosen.items() if value != usually[name]]

@@ -30,7 +30,7 @@ from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.storage.errors import Command, Run, Set, UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
@@ -447,8 +447,10 @@ def plan_sweep(
         threshold = USUAL_THRESHOLD
     if threshold is None and runs < THRESHOLD_RUNS:
         raise UserError(
-            f"--runs is {runs}: without a --threshold for {metric.name} it is measured in"
-            f" {THRESHOLD_RUNS} runs; give as many, or --threshold"
+            f"no threshold for {metric.name} is given, and it is measured in {THRESHOLD_RUNS} runs",
+            parameter="runs",
+            value=runs,
+            remedy=("give as many", Set("threshold")),
         )
     allowed = USUAL_THRESHOLD if threshold is None else threshold
     given = ComparisonStrategy(1, 1, allowed, target_accuracy, percents=(100.0,))
@@ -475,8 +477,9 @@ def _check(job: Job, points: Iterable[float]) -> None:
     for text in job.conditions.injections:
         if text.startswith("kill:chief"):
             raise UserError(
-                f"injection {text!r} cannot be used with sweep, whose runs begin afresh without"
-                " their chief; try it with syncswitch-run"
+                f"injection {text!r} cannot be used in a comparison, whose runs begin afresh"
+                " without their chief",
+                remedy=Run(Command.TRAIN, verb="try it with:"),
             )
     identity, W = job.identity, job.identity.total_worker_steps
     for percent in points:
@@ -485,7 +488,7 @@ def _check(job: Job, points: Iterable[float]) -> None:
             raise WorkloadError(
                 f"workload {identity.name!r} is too short for a switch at {percent:g} %: of its"
                 f" {identity.length} on {identity.size} {identity.second_protocol} gets none;"
-                f" give it more {identity.step_noun}s, or use fewer --workers"
+                f" give it more {identity.step_noun}s, or use fewer workers"
             )
 
 
@@ -498,6 +501,8 @@ def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:
         found = ()
     if not (0 < len(found) <= _MOST_POINTS and all(0 <= one <= 100 for one in found)):
         raise UserError(
-            f"--at is {text!r}: give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0"
+            f"give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0",
+            parameter="at",
+            value=text,
         )
     return found

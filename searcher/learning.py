@@ -9,7 +9,6 @@ what the first protocol alone reaches, that is published as the next version.
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.words import measured_threshold_text
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Command, Run, Said, Set, UserError
 from syncswitch.storage.metrics import mean_of, seconds_at_pace
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy
@@ -829,7 +828,7 @@ def after_use(
     policy: TimingPolicy,
     expected_uses: int | None = None,
     goes_back: bool | None = None,
-) -> list[str]:
+) -> list[Said]:
     """Reviews a policy after one more recorded use.
 
     Where another switch takes less time and runs learn, it is published, once `expected_uses`
@@ -844,7 +843,7 @@ def after_use(
         return []
     job = used_job(database, stored, goes_back)
     drift = use_summary(stored, job.uses).drift
-    words = [] if drift is None else [drift_text(drift)]
+    words: list[Said] = [] if drift is None else [drift_text(drift)]
     words += job.spread_words()
     if not _is_current(database, stored):
         return words
@@ -874,12 +873,12 @@ def after_use(
     if revision is None:
         return words
     if expected_uses is None:
-        command = ["syncswitch-search", "policy", "revise", stored.job.workload]
-        command += ["--workers", str(stored.job.workers)]
+        given: list[str | Set] = [stored.job.workload, Set("workers", stored.job.workers)]
         workload = registry.workload(stored.job.fingerprint)
         if workload is not None and workload.identity.simulated_cluster is not None:
-            command += ["--cluster", "simulated"]
-        return [*words, f"{revision.why}; publish it with: {shlex.join(command)}"]
+            given.append(Set("cluster", "simulated"))
+        publish = Run(Command.REVISE, tuple(given), "publish it with:")
+        return [*words, UserError(revision.why, remedy=publish)]
     new = registry.publish(job.draft(revision), replaces=stored.version)
     switch = f"a switch at {new.switch_percent:g} %"
     if new.switch_percent == BASELINE_PERCENT:

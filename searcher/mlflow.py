@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import Action, Said, UserError, reason_of
+from syncswitch.storage.errors import Command, Run, Said, Set, UserError, reason_of
 from syncswitch.storage.records.job import WorkloadIdentity
 
 
@@ -34,7 +34,12 @@ def copy_to_mlflow(
         except Exception as error:  # what was searched is in the database
             tell(
                 UserError(
-                    [reason_of(error)], remedy=Action.EXPORT_MLFLOW(identity.name, shown_uri(uri))
+                    [reason_of(error)],
+                    remedy=Run(
+                        Command.EXPORT_TO_MLFLOW,
+                        (identity.name, Set("mlflow", shown_uri(uri))),
+                        "copy the runs later, with:",
+                    ),
                 )
             )
             return

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from syncswitch.searcher.words import momentum_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import shown
-from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.errors import (
+    Command,
+    Part,
+    PolicyError,
+    Run,
+    Said,
+    Set,
+    UserError,
+    leave_out,
+)
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
@@ -22,10 +30,16 @@ from syncswitch.trainers.protocols import parse_named_pair
 _Known = TypeVar("_Known", PolicyEntry, RegisteredWorkload)
 ClusterKind = Literal["real", "simulated"]
 
-_HOW_TO_CHOOSE = "choose with --workers, --protocols, --cluster or the fingerprint"
+_HOW_TO_CHOOSE = (
+    Set("workers", verb="choose with"),
+    Set("protocols", verb=""),
+    Set("cluster", verb=""),
+    "the fingerprint",
+)
 _HOW_TO_NAME = (
-    "give a policy file (.json), or WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not"
-    " the current one; see: syncswitch-search policy list"
+    "give a policy file (.json)",
+    "WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not the current one",
+    Run(Command.LIST_POLICIES),
 )
 
 
@@ -49,7 +63,7 @@ class Selection:
     protocols: str | None = None
     cluster: str | None = None
     choice: str = CURRENT
-    search_options: tuple[str, ...] = ()
+    search_options: tuple[Set, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises UserError where `protocols` names no pair of protocols."""
@@ -66,16 +80,16 @@ class Selection:
         return normal_reference(self.reference)
 
     @property
-    def options(self) -> list[str]:
+    def options(self) -> list[Set]:
         """The options of a search for such a job."""
-        options = list(self.search_options)
-        options += [] if self.workers is None else ["--workers", str(self.workers)]
-        return options + ([] if self.protocols is None else ["--protocols", self.protocols])
+        narrowing = {"workers": self.workers, "protocols": self.protocols}
+        given = [Set(name, value) for name, value in narrowing.items() if value is not None]
+        return [*self.search_options, *given]
 
     @property
-    def search(self) -> str:
+    def search(self) -> Run:
         """The command that finds such a policy."""
-        return shlex.join(["syncswitch-search", "run", self.reference, *self.options])
+        return Run(Command.SEARCH, (self.reference, *self.options), "find one with:")
 
     def fits(self, job: WorkloadIdentity) -> bool:
         """Whether the options allow a job of this name."""
@@ -119,18 +133,21 @@ def only_job(
     reference = selection.reference
     if meant:
         raise UserError(
-            f"{reference!r} names {len(meant)} jobs: {named_jobs(one.identity for one in meant)};"
-            f" {_HOW_TO_CHOOSE}"
+            f"{reference!r} names {len(meant)} jobs: {named_jobs(one.identity for one in meant)}",
+            remedy=_HOW_TO_CHOOSE,
         )
     if known:
         raise UserError(
             f"{reference!r} has no runs on such a cluster; there is:"
-            f" {named_jobs(one.identity for one in known)}; choose one of them, or leave out"
-            " --workers, --protocols and --cluster"
+            f" {named_jobs(one.identity for one in known)}",
+            remedy=("choose one of them", *map(leave_out, ("workers", "protocols", "cluster"))),
         )
     raise UserError(
-        f"no workload {reference!r} in {place}; see: syncswitch-search trials, or find its policy"
-        f" with: syncswitch-search run {reference}"
+        f"no workload {reference!r} in {place}",
+        remedy=(
+            Run(Command.LIST_TRIALS),
+            Run(Command.SEARCH, (reference,), "find its policy with:"),
+        ),
     )
 
 
@@ -183,7 +200,7 @@ def none_found(
     known: Iterable[PolicyEntry],
     selection: Selection,
     storage_url: str,
-    what_to_do: str | None = None,
+    what_to_do: Sequence[Part] = (),
 ) -> PolicyError:
     """The error where none of the known policies of a workload is meant."""
     reference, choice, known = selection.reference, selection.choice, list(known)
@@ -192,25 +209,27 @@ def none_found(
         aliases = sorted({alias for entry in fitting for alias in entry.aliases})
         names = ", ".join([*map(str, versions), *aliases])
         message = f"{reference!r} has no policy {choice!r}; its versions and aliases are: {names}"
-        return PolicyError(f"{message}; {what_to_do}" if what_to_do else message)
-    options = f" with {shlex.join(selection.options)}" if selection.options else ""
+        return PolicyError(message, remedy=what_to_do)
+    options: list[Part] = [" with"] if selection.options else []
+    for one in selection.options:
+        options += [" ", replace(one, verb="")]
     clusters = "; ".join(dict.fromkeys(entry.identity.cluster for entry in known))
     there = f" (there is one for {clusters})" if clusters else ""
     place = choice if is_policy_file(choice) else shown(storage_url)
     return PolicyError(
-        f"no policy for {reference!r}{options} in {place}{there};"
-        f" {what_to_do or f'find one with: {selection.search}'}"
+        (f"no policy for {reference!r}", *options, f" in {place}{there}"),
+        remedy=what_to_do or selection.search,
     )
 
 
 def chosen_policy(
     database: Database,
     selection: Selection,
-    tell: Callable[[str], None],
+    tell: Callable[[Said], None],
     *,
     may_guess: bool = False,
-    how_to_choose: str = _HOW_TO_CHOOSE,
-    how_to_name: str | None = None,
+    how_to_choose: Part | Sequence[Part] = _HOW_TO_CHOOSE,
+    how_to_name: Sequence[Part] = (),
 ) -> PolicyEntry:
     """The policy that is meant; people are told where others fit, too.
 
@@ -228,21 +247,21 @@ def chosen_policy(
     if len(meant) > 1 and not may_guess:
         raise PolicyError(
             f"{len(meant)} policies of {meant[0].policy.job.workload!r} fit:"
-            f" {named_jobs(one.identity for one in meant)}; {how_to_choose}"
+            f" {named_jobs(one.identity for one in meant)}",
+            remedy=how_to_choose,
         )
     chosen, others = meant[0], meant[1:] + others
     if others:
         which = "the newest" if chosen is found[0] else "the newest real one"
         if len(meant) == 1:
             which = "the real one"
-        tell(
-            f"{which} of {len(found)}, for {chosen.identity.cluster}; others:"
-            f" {named_jobs((one.identity for one in others), [chosen.identity])}; {how_to_choose}"
-        )
+        beside = named_jobs((one.identity for one in others), [chosen.identity])
+        word = f"{which} of {len(found)}, for {chosen.identity.cluster}; others: {beside}"
+        tell(UserError(word, remedy=how_to_choose))
     return chosen
 
 
-def policy_named(text: str, storage_url: str, tell: Callable[[str], None]) -> TimingPolicy:
+def policy_named(text: str, storage_url: str, tell: Callable[[Said], None]) -> TimingPolicy:
     """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
 
     Raises:

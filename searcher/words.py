@@ -119,7 +119,7 @@ def measured_threshold_text(threshold: float, metric: Metric, first: str, runs: 
     return (
         f"no threshold was given for {metric.name}, so up to {amount} worse is accepted: judging by"
         f" the first {runs} runs with {first} alone, 1 in 20 is worse than that by"
-        f" chance; --threshold sets another"
+        " chance; a threshold that you give is used instead"
     )
 
 

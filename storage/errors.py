@@ -27,13 +27,14 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 __all__ = [
-    "Action",
+    "Command",
     "DatabaseAwayError",
     "DatabaseError",
     "FatalError",
     "PolicyError",
     "RecordingError",
     "RetryableError",
+    "Run",
     "Set",
     "SyncSwitchError",
     "UserError",
@@ -48,41 +49,33 @@ __all__ = [
 _LONGEST_QUOTE = 300
 
 
-class Action(Enum):
-    """Something to do that is a command of its own; the value says it to a Python program.
+class Command(Enum):
+    """What the command line has a command for; the value is the function for it in Python."""
 
-    Called with the command's arguments, it is a remedy that names them.
-    """
-
-    SEARCH = "make a search with syncswitch.searcher.api.search"
-    CHECK_DATABASE = "see database_findings"
-    LIST_POLICIES = "see PolicyRegistry.entries"
-    COMPARE_POLICIES = "compare them with PolicyRegistry.get and read_policy_file"
-    IMPORT_USES = "import it with take_in({!r})"
-    EXPORT_MLFLOW = "copy them later with copy_to_mlflow"
-    EXPORT_POLICY = "export it again with write_policy"
-
-    def __call__(self, *arguments: str) -> Do:
-        """Returns the remedy to do it with these arguments."""
-        return Do(self, arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class Do:
-    """A remedy: an action, and the arguments of its command."""
-
-    action: Action
-    arguments: tuple[str, ...] = ()
+    SEARCH = "search"
+    SWEEP = "sweep"
+    TRAIN = "train"
+    REVISE = "PolicyRegistry.publish"
+    COMPARE_POLICIES = "read_policy_file"
+    EXPORT_POLICY = "write_policy"
+    LIST_POLICIES = "PolicyRegistry.entries"
+    LIST_TRIALS = "TrialStore.trials"
+    EXPORT_TESTS = "TrialStore.curves"
+    IMPORT_RUNS = "import_runs"
+    IMPORT_USES = "take_in"
+    EXPORT_TO_MLFLOW = "copy_to_mlflow"
+    CHECK_DATABASE = "database_findings"
+    UPGRADE_DATABASE = "upgrade_study_tables"
 
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A remedy: a parameter to set.
+    """A parameter to set, as a remedy or for a command.
 
     Attributes:
         parameter: Its name in Python.
         value: The value to set; None for one that the user knows.
-        verb: What to do with it, such as `use fewer`.
+        verb: What to do with it, such as `use fewer`; empty for the name alone.
     """
 
     parameter: str
@@ -95,16 +88,40 @@ def leave_out(parameter: str, value: Any = None) -> Set:
     return Set(parameter, value, "leave out")
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A command to run.
+
+    Attributes:
+        command: The command.
+        arguments: What to give it.
+        verb: What it is for, such as `find one with:`.
+    """
+
+    command: Command
+    arguments: tuple[str | Set, ...] = ()
+    verb: str = "see:"
+
+
+SEARCH_FIRST = Run(Command.SEARCH, ("WORKLOAD",), "make one with:")
+IMPORT_SOME = Run(Command.IMPORT_RUNS, verb="add some with:")
+EXPORT_AGAIN = Run(Command.EXPORT_POLICY, verb="export it again with:")
+
+
 class Words:
-    """Names parameters and actions as Python does."""
+    """Names parameters and commands as Python does."""
 
     def parameter(self, name: str, value: Any = None) -> str:
         """Returns a parameter, with its value unless that is None."""
         return name if value is None else f"{name}={value!r}"
 
-    def action(self, action: Action, *arguments: str) -> str:
-        """Returns what to do."""
-        return str(action.value).format(*arguments)
+    def command(self, run: Run) -> str:
+        """Returns a command with its arguments."""
+        given = [
+            repr(one) if isinstance(one, str) else self.parameter(one.parameter, one.value)
+            for one in run.arguments
+        ]
+        return f"{run.command.value}({', '.join(given)})"
 
     def say(self, part: Part) -> str:
         """Returns a part of a message."""
@@ -112,9 +129,7 @@ class Words:
             return part.text(self)
         if isinstance(part, Set):
             return f"{part.verb} {self.parameter(part.parameter, part.value)}".lstrip()
-        if isinstance(part, Do):
-            return self.action(part.action, *part.arguments)
-        return self.action(part) if isinstance(part, Action) else part
+        return f"{part.verb} {self.command(part)}" if isinstance(part, Run) else part
 
 
 class SyncSwitchError(Exception):
@@ -171,12 +186,12 @@ class SyncSwitchError(Exception):
 Said: TypeAlias = str | SyncSwitchError
 """A line to people."""
 
-Part: TypeAlias = Said | Action | Do | Set
+Part: TypeAlias = Said | Run | Set
 """A part of a message."""
 
 
 def _parts(given: Part | Sequence[Part]) -> Sequence[Part]:
-    return [given] if isinstance(given, (str, SyncSwitchError, Action, Do, Set)) else given
+    return [given] if isinstance(given, (str, SyncSwitchError, Run, Set)) else given
 
 
 class UserError(SyncSwitchError):

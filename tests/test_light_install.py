@@ -143,7 +143,7 @@ def test_commands_and_loops_are_searched_learnt_and_reported_in_it(
     assert done.returncode == 2
     assert done.stderr == (
         "error: a workload needs TensorFlow, which is missing; run: pip install tensorflow"
-        " (training commands and loops of your own do without: --trainer command)\n"
+        ", or train a command, which does without, with --trainer command\n"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cluster.local import JOINING_LAUNCHER
 from syncswitch.trainers.protocols import Exchange, choose_protocol
@@ -49,20 +49,26 @@ class ConditionsChoice:
         exchange = choose_protocol(first_protocol).exchange
         if self.online != _USUAL.online and exchange is not Exchange.ROUND:
             raise UserError(
-                f"--online {self.online} acts while workers wait for each other in rounds, and"
-                f" {first_protocol} before the switch has none; use --protocols bsp,... or leave"
-                " it out"
+                "it acts while workers wait for each other in rounds, and"
+                f" {first_protocol} before the switch has none",
+                parameter="online",
+                value=self.online,
+                remedy=(Set("protocols", "bsp,...", "use"), "leave it out"),
             )
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == "simulated":
             raise UserError(
-                f"--switch {self.switch_mechanism} cannot be used with --trainer simulated, whose"
-                " cluster has no processes to restart; switch_seconds of a profile sets what a"
-                " switch costs"
+                "a simulated cluster has no processes to restart",
+                parameter="switch",
+                value=self.switch_mechanism,
+                remedy="leave it out; switch_seconds of a profile sets what a switch costs",
             )
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == JOINING_LAUNCHER:
             raise UserError(
-                f"--switch {self.switch_mechanism} cannot be used with --launcher {launcher}, whose"
-                " processes can only be restarted by whoever started them; leave it out"
+                f"the processes of the launcher {launcher} can only be restarted by whoever"
+                " started them",
+                parameter="switch",
+                value=self.switch_mechanism,
+                remedy="leave it out",
             )
         found: tuple[Injection, ...] = ()
         if self.inject:
@@ -79,10 +85,12 @@ class ConditionsChoice:
     def check_nothing_chosen(self, reason: str) -> None:
         """Raises UserError if anything but the defaults was chosen."""
         chosen = {
-            f"--online {self.online}": self.online != _USUAL.online,
-            f"--switch {self.switch_mechanism}": self.switch_mechanism != _USUAL.switch_mechanism,
-            "--inject": bool(self.inject),
+            "online": self.online != _USUAL.online,
+            "switch": self.switch_mechanism != _USUAL.switch_mechanism,
+            "inject": bool(self.inject),
         }
         for option, is_chosen in chosen.items():
             if is_chosen:
-                raise UserError(f"{option} cannot be used: {reason}; leave it out")
+                raise UserError(
+                    f"cannot be used: {reason}", parameter=option, remedy="leave it out"
+                )

@@ -29,7 +29,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
-from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.errors import EXPORT_AGAIN, PolicyError, UserError
 from syncswitch.storage.policies.file import checksum_of
 from syncswitch.storage.policies.unmeasured import (
     check_one_says_when,
@@ -465,13 +465,13 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
             raise ValueError("it is for another workload than the one it names")
     except OSError as error:
         raise PolicyError(
-            f"cannot read the policy file {path}: {error.strerror or error};"
-            " `syncswitch-search policy export` writes one"
+            f"cannot read the policy file {path}: {error.strerror or error}",
+            remedy=EXPORT_AGAIN,
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PolicyError(
-            f"{path} is not a policy file ({error}); export it again with `syncswitch-search policy"
-            " export`"
+            f"{path} is not a policy file ({error})",
+            remedy=EXPORT_AGAIN,
         ) from error
     return policy, _spec(policy, identity, seed)
 

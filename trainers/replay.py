@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typing_extensions import override
 
-from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.errors import (
+    IMPORT_SOME,
+    SEARCH_FIRST,
+    Set,
+    UserError,
+    one_line,
+)
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -171,8 +177,8 @@ def read_recording(
             for name, one in jobs.items()
         )
         raise UserError(
-            f"{workload!r} names {len(jobs)} workloads: {found}; choose with --workers or the"
-            " fingerprint"
+            f"{workload!r} names {len(jobs)} workloads: {found}",
+            remedy=(Set("workers", verb="choose with"), "give the fingerprint"),
         )
     runs: list[RecordedRun] = []
     for job in jobs:
@@ -184,8 +190,11 @@ def read_recording(
     if registered is None:
         raise UserError(
             f"no complete runs of {workload!r} with {','.join(protocols)} in {shown(database.url)},"
-            " those with --online or --inject aside; `syncswitch-search run` or `syncswitch-search"
-            " import` adds them"
+            " those with treated stragglers or injections aside",
+            remedy=(
+                SEARCH_FIRST,
+                IMPORT_SOME,
+            ),
         )
     return Recording(registered.identity, tuple(runs), registered.reference)
 
@@ -317,8 +326,9 @@ class ReplayTrainer(Trainer):
         check_trial(spec, recording.identity)
         if not spec.conditions.is_undisturbed:
             raise UserError(
-                "recorded runs cannot answer for runs with --online or --inject; leave these out,"
-                " or choose another --trainer"
+                "change a run, and recorded runs cannot answer for that",
+                parameter=("online", "inject"),
+                remedy=("leave these out", Set("trainer", verb="choose another")),
             )
         start = None if spec.fork_from is None else _load_start(spec, spec.fork_from)
         run = self._choose(recording, spec, start)

@@ -30,6 +30,7 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.trainer_kinds import trainer_options
+from syncswitch.cli.words import in_options
 from syncswitch.searcher.backends.base import (
     USUAL_USES,
     ClusterChoice,
@@ -192,7 +193,7 @@ def main(
     except KeyboardInterrupt as interruption:
         if not interruption.args:
             raise
-        console.print_error(f"interrupted; {interruption}")
+        console.print_error(f"interrupted; {in_options(interruption.args[0])}")
         return EXIT_INTERRUPTED
     try:
         if as_json:

@@ -11,6 +11,7 @@ from syncswitch.cli.completion import complete_policy, complete_study
 from syncswitch.cli.console import echo, print_json, print_note
 from syncswitch.cli.options import common_options, protocols_option, workers_option
 from syncswitch.cli.search.selection import cluster_option
+from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.searcher.selection import ClusterKind, named_jobs, split_choice
@@ -73,7 +74,7 @@ def report(
             f"the report is of the real job, on {data.identity.cluster}; of the same name:"
             f" {named_jobs(data.namesakes)}; show it with --cluster simulated or the fingerprint"
         )
-    page = page_of(data)
+    page = page_of(data, OPTION_WORDS)
     if output == _STANDARD_OUTPUT:
         sys.stdout.buffer.write(page.encode())
         return

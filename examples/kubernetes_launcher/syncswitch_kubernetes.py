@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import ProcessesChoice, option
-from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.errors import RetryableError, Set, UserError
 from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, program
 from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Life, last_words
 from syncswitch.trainers.cluster.processes.this_machine import NO_GPU, thread_limits
@@ -213,27 +213,28 @@ class KubernetesCluster(ProcessesChoice):
 
     name = "kubernetes"
     summary = "Kubernetes Jobs"
-    other_process = "--trainer kubernetes"
+    other_process = "the trainer kubernetes"
 
-    kubernetes_image: str | None = option(
-        "--kubernetes-image", "Image of all parts, with this version of syncswitch."
-    )
-    kubernetes_namespace: str = option(
-        "--kubernetes-namespace", "Where the Jobs are made.", default="default"
-    )
+    kubernetes_image: str | None = option("Image of all parts, with this version of syncswitch.")
+    kubernetes_namespace: str = option("Where the Jobs are made.", default="default")
     chief_address: str | None = option(
-        "--chief-address", "Where pods reach this process.  [default: this host's address]"
+        "Where pods reach this process.  [default: this host's address]"
     )
-    kubernetes_cpus: float = option(
-        "--kubernetes-cpus", "CPUs of each part.", float, default=1.0, least=0.1
-    )
+    kubernetes_cpus: float = option("CPUs of each part.", float, default=1.0, least=0.1)
 
     @override
     def check_capacity(self, workers: int) -> None:
         if self.kubernetes_image is None:
-            raise UserError("--trainer kubernetes needs --kubernetes-image, such as registry/job:1")
+            raise UserError(
+                "the trainer kubernetes needs an image",
+                remedy=Set("kubernetes_image", "registry/job:1"),
+            )
         if self.gpus_per_worker:
-            raise UserError("--gpus-per-worker is not for --trainer kubernetes: leave it out")
+            raise UserError(
+                "is not for the trainer kubernetes",
+                parameter="gpus_per_worker",
+                remedy="leave it out",
+            )
 
     @override
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:

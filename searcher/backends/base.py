@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.job import USUAL_PROTOCOLS, USUAL_WORKERS, RunConditions
 from syncswitch.trainers.cluster.local import load_local_workload
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -36,7 +36,6 @@ class TrainerOption:
     """An option that only some kinds of trainers have, on the command line and in Python.
 
     Attributes:
-        flag: Name on the command line, such as `--launcher`.
         help: Help text.
         type: str, int, float, bool or Path.
         metavar: Placeholder of the value in the help; empty for the default of the type.
@@ -46,7 +45,6 @@ class TrainerOption:
         most: Largest allowed number; None for no limit.
     """
 
-    flag: str
     help: str
     type: type = str
     metavar: str = ""
@@ -55,8 +53,8 @@ class TrainerOption:
     least: Any = None
     most: Any = None
 
-    def checked(self, value: Any) -> Any:
-        """Converts a value from Python to the option's type.
+    def checked(self, name: str, value: Any) -> Any:
+        """Converts the value of the option of this name from Python to the option's type.
 
         Raises:
             UserError: The option does not allow it.
@@ -73,25 +71,26 @@ class TrainerOption:
             taken = TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
             return taken.validate_python(given)
         except ValidationError as error:
-            raise UserError(f"{self.flag} is {value!r}: {error.errors()[0]['msg']}") from error
+            why = error.errors()[0]["msg"]
+            raise UserError(why, parameter=name, value=value) from error
 
 
-def option(flag: str, help: str, type: type = str, *, default: Any = None, **more: Any) -> Any:
+def option(help: str, type: type = str, *, default: Any = None, **more: Any) -> Any:
     """A field of a kind of trainer that is one of its options; see `TrainerOption`."""
-    described = TrainerOption(flag, help, type, default=default, **more)
+    described = TrainerOption(help, type, default=default, **more)
     return field(default=default, metadata={"option": described})
 
 
 @dataclass(frozen=True)
 class UserCommand:
-    """How a training command is given to `syncswitch-run`, and how it is run by itself.
+    """How a training command is given to a training, and how it is run by itself.
 
     Attributes:
-        options: The options of `syncswitch-run` that describe it.
+        options: The options of a training that describe it.
         alone: Returns the command line with a policy.
     """
 
-    options: tuple[str, ...]
+    options: tuple[Set, ...]
     alone: Callable[[TimingPolicy], str]
 
 
@@ -244,9 +243,9 @@ class ClusterChoice(TrainerChoice):
         return ""
 
     @property
-    def search_options(self) -> str:
+    def search_options(self) -> tuple[Set, ...]:
         """Options with which a search makes its runs here; for messages."""
-        return ""
+        return ()
 
     def check_capacity(self, workers: int) -> None:
         """Raises UserError if it is already clear that the cluster cannot have so many workers."""
@@ -310,7 +309,6 @@ class ProcessesChoice(ClusterChoice):
     """A kind of trainer whose clusters may have several parameter servers, and GPUs."""
 
     parameter_servers: int | None = option(
-        "--parameter-servers",
         "Processes that share the parameters and the optimizer's state."
         "  [default: 1, or those in TF_CONFIG]",
         int,
@@ -319,7 +317,6 @@ class ProcessesChoice(ClusterChoice):
         most=1_000,
     )
     gpus_per_worker: float = option(
-        "--gpus-per-worker",
         "GPUs that compute a worker's steps: 0, 1, or a share such as 0.5 for two workers on one"
         " GPU.",
         float,
@@ -383,7 +380,9 @@ def plan_search(
         return plan, job
     if forks_are_wanted:
         raise UserError(
-            "--share-prefix needs runs that start from checkpoints of others, and those of a"
-            " command do not; leave it out"
+            "needs runs that start from checkpoints of others, and those of a command do not",
+            parameter="share_prefix",
+            value=True,
+            remedy="leave it out",
         )
     return replace(plan, strategy=replace(strategy, share_prefix=False)), job

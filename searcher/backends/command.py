@@ -1,4 +1,4 @@
-"""`--trainer command`: the user's own training command."""
+"""The trainer `command`: the user's own training command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syncswitch.searcher.backends.base import (
     UserCommand,
     option,
 )
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.metric import GOALS
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
@@ -30,14 +30,17 @@ class UsersCommand(TrainerChoice):
     """A training command, as its options describe it."""
 
     name = "command"
-    summary = "any training command of yours (--command, --total-steps)"
+    summary = "any training command of yours"
     default_workers = 1
     default_protocols = "first,second"
     simulated_cluster: ClassVar[None] = None
-    search_options: ClassVar[str] = " --trainer command --command ... --total-steps ..."
+    search_options: ClassVar[tuple[Set, ...]] = (
+        Set("trainer", "command"),
+        Set("command", "..."),
+        Set("total_steps", "..."),
+    )
 
     command: str | None = option(
-        "--command",
         "A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
         " {replicate}, {output_dir}, {resume_from}, {plan}, {total_steps}, {workers}; also in its"
         " environment, as SYNCSWITCH_SWITCH_STEP, .... It is not run by a shell; {{ and }} are"
@@ -45,60 +48,49 @@ class UsersCommand(TrainerChoice):
         metavar="TEXT",
     )
     total_steps: int | None = option(
-        "--total-steps",
-        "Steps of a whole training, as the command counts them (--command).",
+        "Steps of a whole training, as the command counts them.",
         int,
         metavar="N",
     )
     metric_file: str = option(
-        "--metric-file",
         'Where the command writes lines such as {"step": 100, "seconds": 12.5, "accuracy":'
-        " 0.91} while it trains (--command).",
+        " 0.91} while it trains.",
         metavar="PATH",
         default=DEFAULT_METRIC_FILE,
     )
     step_name: str = option(
-        "--step-name",
-        "Key of the steps done in these lines, such as iter (--command).",
+        "Key of the steps done in these lines, such as iter.",
         metavar="NAME",
         default="step",
     )
     metric_pattern: str | None = option(
-        "--metric-pattern",
         "Read the results from the command's output instead: a regular expression with"
-        " the groups step and accuracy, perhaps seconds and loss (--command).",
+        " the groups step and accuracy, perhaps seconds and loss.",
         metavar="REGEX",
     )
     metric_name: str | None = option(
-        "--metric-name",
         "Name of the metric that compares runs, in the command's lines or as a group, such as"
-        " val_loss; needs --metric-goal (--command). Default: accuracy, from 0 to 1.",
+        " val_loss; needs its goal. Default: accuracy, from 0 to 1.",
         metavar="NAME",
     )
     metric_goal: str | None = option(
-        "--metric-goal",
-        "Whether more of the metric is better, or less (--command).",
+        "Whether more of the metric is better, or less.",
         choices=GOALS,
     )
-    metric_unit: str | None = option(
-        "--metric-unit", "Unit of the metric, for people, such as km (--command).", metavar="UNIT"
-    )
-    timeout_seconds: float | None = option(
-        "--timeout",
-        "A run that takes longer has failed (--command). Default: no limit.",
+    metric_unit: str | None = option("Unit of the metric, for people, such as km.", metavar="UNIT")
+    timeout: float | None = option(
+        "A run that takes longer has failed. Default: no limit.",
         float,
         metavar="SECONDS",
     )
-    silence_seconds: float = option(
-        "--silence",
-        "A run that neither prints nor reports for this long has failed (--command).",
+    silence: float = option(
+        "A run that neither prints nor reports for this long has failed.",
         float,
         metavar="SECONDS",
         default=DEFAULT_SILENCE_SECONDS,
     )
     output_folder: Path = option(
-        "--output-folder",
-        "Every run gets a folder in it, which is kept (--command).",
+        "Every run gets a folder in it, which is kept.",
         Path,
         default=DEFAULT_FOLDER,
     )
@@ -107,12 +99,13 @@ class UsersCommand(TrainerChoice):
         """Raises UserError if the command or the length of its training is missing."""
         if self.command is None:
             raise UserError(
-                '--trainer command needs your training command: add --command "PROGRAM'
-                ' ARGUMENTS {switch_step}"'
+                "the trainer command needs your training command",
+                remedy=Set("command", "PROGRAM ARGUMENTS {switch_step}", "add"),
             )
         if self.total_steps is None:
             raise UserError(
-                "--trainer command needs the steps of a whole training: add --total-steps N"
+                "the trainer command needs the steps of a whole training",
+                remedy=Set("total_steps", verb="add"),
             )
 
     def command_job(self, name: str | None, workers: int, protocols: tuple[str, str]) -> CommandJob:
@@ -132,8 +125,8 @@ class UsersCommand(TrainerChoice):
             metric_pattern=self.metric_pattern,
             step_name=self.step_name,
             metric=command_metric(self.metric_name, self.metric_goal, self.metric_unit),
-            timeout_seconds=self.timeout_seconds,
-            silence_seconds=self.silence_seconds,
+            timeout_seconds=self.timeout,
+            silence_seconds=self.silence,
             output_folder=self.output_folder,
         )
 
@@ -152,17 +145,17 @@ class UsersCommand(TrainerChoice):
         """The job of the command of this name."""
         return self.command_job(workload, workers, protocols).identity
 
-    def _given_options(self, request: JobRequest) -> Iterator[str]:
-        """The options with which `syncswitch-run` trains the same job."""
-        yield from ("--trainer", self.name)
+    def _given_options(self, request: JobRequest) -> Iterator[Set]:
+        """The options with which the same job is trained."""
+        yield Set("trainer", self.name)
         for field, one in self.options().items():
             value = getattr(self, field)
             if value != one.default:
-                yield from (one.flag, f"{value:g}" if isinstance(value, float) else str(value))
+                yield Set(field, value)
         if request.size != self.default_workers:
-            yield from ("--workers", str(request.size))
+            yield Set("workers", request.size)
         if request.protocols != self.pair(None):
-            yield from ("--protocols", ",".join(request.protocols))
+            yield Set("protocols", ",".join(request.protocols))
 
     @override
     def job(self, request: JobRequest) -> Job:
@@ -170,10 +163,10 @@ class UsersCommand(TrainerChoice):
         from syncswitch.trainers.command.job import command_with_policy
         from syncswitch.trainers.command.trainer import CommandTrainer
 
-        request.chosen.check_nothing_chosen("--trainer command has no cluster of syncswitch's")
+        request.chosen.check_nothing_chosen("a training command has no cluster of syncswitch's")
         job = self.command_job(request.reference, request.size, request.protocols)
         note = (
-            "note: --command has neither {switch_step} nor {switch_percent}; it has to read"
+            "note: the command has neither {switch_step} nor {switch_percent}; it has to read"
             " SYNCSWITCH_SWITCH_STEP or SYNCSWITCH_SWITCH_PERCENT from its environment"
         )
         return Job(

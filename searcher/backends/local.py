@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import ProcessesChoice, option
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Command, Run, Set, UserError
 from syncswitch.trainers.cluster.local import DEFAULT_LAUNCHER, JOINING_LAUNCHER, LAUNCHERS
 from syncswitch.trainers.cluster.processes.tf_config import (
     TF_CONFIG,
@@ -40,6 +40,9 @@ _TIMEOUT_SECONDS = 600.0
 _GRACE_SECONDS = 300.0
 
 
+_PROCESSES = Set("launcher", "processes", "add")
+
+
 @dataclass(frozen=True)
 class LocalTrainer(ProcessesChoice):
     """A TensorFlow cluster on this machine, or in TF_CONFIG; None stands for a default.
@@ -52,22 +55,19 @@ class LocalTrainer(ProcessesChoice):
     summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
 
     launcher: str | None = option(
-        "--launcher",
         "in-process = workers are threads; processes = workers are processes; tf-config ="
         " the cluster in TF_CONFIG, for each part of which this command is started."
         f"  [default: tf-config if TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
         choices=(*LAUNCHERS, JOINING_LAUNCHER),
     )
     open_network: bool = option(
-        "--open-network",
-        "With --launcher tf-config, do without the secret SYNCSWITCH_SECRET and without"
+        "In the cluster of TF_CONFIG, do without the secret SYNCSWITCH_SECRET and without"
         " encryption: anyone who can reach a part of the cluster can then make it compute"
         " anything.",
         bool,
         default=False,
     )
     cluster_timeout: float | None = option(
-        "--cluster-timeout",
         "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
         " parts that have not come yet, or have to come back; a part for its chief."
         f"  [default: {_TIMEOUT_SECONDS:g}]",
@@ -77,7 +77,6 @@ class LocalTrainer(ProcessesChoice):
         most=1e6,
     )
     server_grace: float | None = option(
-        "--server-grace",
         "How long a part of the cluster in TF_CONFIG waits for a chief that has gone to be"
         f" started again, before it ends.  [default: {_GRACE_SECONDS:g}]",
         float,
@@ -91,35 +90,44 @@ class LocalTrainer(ProcessesChoice):
         launcher = self.launcher_kind
         if self.gpus_per_worker and launcher == DEFAULT_LAUNCHER:
             raise UserError(
-                f"--gpus-per-worker {self.gpus_per_worker:g} needs a process for each worker, and"
-                f" --launcher {launcher} has threads, which train on CPUs; add --launcher processes"
+                f"that needs a process for each worker, and the launcher {launcher} has threads,"
+                " which train on CPUs",
+                parameter="gpus_per_worker",
+                value=self.gpus_per_worker,
+                remedy=_PROCESSES,
             )
         given = self.parameter_servers
         if self.config is not None:
             if given not in (None, self.config.servers):
                 raise UserError(
-                    f"--parameter-servers is {given}, and {TF_CONFIG} has {self.config.servers} ps:"
-                    " leave out --parameter-servers"
+                    f"{TF_CONFIG} has {self.config.servers} ps",
+                    parameter="parameter_servers",
+                    value=given,
+                    remedy="leave it out",
                 )
             return
         if self.open_network:
             raise UserError(
-                f"--open-network is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
-                f" {launcher}, of which nothing is on any network: leave it out"
+                f"is for the launcher {JOINING_LAUNCHER}, and this is {launcher}, of which nothing"
+                " is on any network",
+                parameter="open_network",
+                value=True,
+                remedy="leave it out",
             )
         if self.servers > 1 and launcher == DEFAULT_LAUNCHER:
             raise UserError(
-                f"--parameter-servers {given} needs a process for each, and --launcher {launcher}"
-                " has threads, which share their memory anyway; add --launcher processes"
+                f"that needs a process for each, and the launcher {launcher} has threads, which"
+                " share their memory anyway",
+                parameter="parameter_servers",
+                value=given,
+                remedy=_PROCESSES,
             )
-        for flag, value in (
-            ("--cluster-timeout", self.cluster_timeout),
-            ("--server-grace", self.server_grace),
-        ):
-            if value is not None:
+        for name in ("cluster_timeout", "server_grace"):
+            if getattr(self, name) is not None:
                 raise UserError(
-                    f"{flag} is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
-                    f" {launcher}: leave it out"
+                    f"is for the launcher {JOINING_LAUNCHER}, and this is {launcher}",
+                    parameter=name,
+                    remedy="leave it out",
                 )
 
     @cached_property
@@ -168,7 +176,12 @@ class LocalTrainer(ProcessesChoice):
         has_one = self.config is not None
         if jobs > 1 and (has_one or self.gpus_per_worker):
             why = "TF_CONFIG has one" if has_one else "all of them would use the same GPUs"
-            raise UserError(f"--jobs {jobs} needs a cluster for each, and {why}; leave out --jobs")
+            raise UserError(
+                f"that needs a cluster for each, and {why}",
+                parameter="jobs",
+                value=jobs,
+                remedy="leave it out",
+            )
 
     @override
     def workers(self, given: int | None) -> int | None:
@@ -176,8 +189,10 @@ class LocalTrainer(ProcessesChoice):
             return given
         if given not in (None, self.config.workers):
             raise UserError(
-                f"--workers is {given}, and {TF_CONFIG} has {self.config.workers} of them: leave"
-                " out --workers"
+                f"{TF_CONFIG} has {self.config.workers} of them",
+                parameter="workers",
+                value=given,
+                remedy="leave it out",
             )
         return self.config.workers
 
@@ -200,8 +215,8 @@ class LocalTrainer(ProcessesChoice):
             self.placement(workers)
         elif self.config.job != "chief":
             raise UserError(
-                f"{TF_CONFIG} makes this process {self.config.name}, and only its chief trains;"
-                " start syncswitch-run here, which serves it"
+                f"{TF_CONFIG} makes this process {self.config.name}, and only its chief trains",
+                remedy=Run(Command.TRAIN, ("WORKLOAD",), "serve it with:"),
             )
         else:
             self._joined(self.config)

@@ -25,31 +25,27 @@ class RayCluster(ProcessesChoice):
     summary = "processes on the nodes of a Ray cluster"
 
     ray_address: str = option(
-        "--ray-address",
         "Head of the Ray cluster; auto = the one on this machine, or RAY_ADDRESS.",
         metavar="auto|HOST:PORT",
         default=AUTO,
     )
     cpus_per_worker: float = option(
-        "--cpus-per-worker",
-        "CPUs, as Ray counts them, of each worker (--trainer ray).",
+        "CPUs, as Ray counts them, of each worker.",
         float,
         default=_USUAL.cpus_per_worker,
     )
     cpus_per_ps: float = option(
-        "--cpus-per-ps",
-        "CPUs, as Ray counts them, of each parameter server (--trainer ray).",
+        "CPUs, as Ray counts them, of each parameter server.",
         float,
         default=_USUAL.cpus_per_ps,
     )
     ray_placement: str = option(
-        "--ray-placement",
         "spread = over as many nodes as there are; pack = onto as few as possible.",
         choices=PLACEMENTS,
         default=_USUAL.placement,
     )
 
-    other_process = "--trainer ray"
+    other_process = "the trainer ray"
 
     @property
     @override

@@ -51,7 +51,7 @@ TRAINING = tuple(kind for kind in TRAINERS if issubclass(kind, ClusterChoice))
 
 
 def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
-    """Returns the kind of that name, given its options by flag, with or without dashes.
+    """Returns the kind of that name, given its options; dashes in their names are understood.
 
     Raises UserError if there is no such kind, or it has no such option.
     """
@@ -59,13 +59,11 @@ def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
     if name not in kinds:
         raise UserError(f"trainer is {name!r}: give one of {', '.join(kinds)}")
     kind = kinds[name]
-    by_flag = {option.flag.lstrip("-"): (field, option) for field, option in kind.options().items()}
-    chosen = {}
+    options, chosen = kind.options(), {}
     for key, value in values.items():
-        flag = key.lstrip("-").replace("_", "-")
-        if flag not in by_flag:
-            known = ", ".join(sorted(by_flag)) or "none"
+        field = key.lstrip("-").replace("-", "_")
+        if field not in options:
+            known = ", ".join(sorted(options)) or "none"
             raise UserError(f"trainer {name} has no option {key!r}; it has: {known}")
-        field, option = by_flag[flag]
-        chosen[field] = option.checked(value)
+        chosen[field] = options[field].checked(field, value)
     return kind(**chosen)

@@ -7,26 +7,25 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.trainers.replay import REPLAY
 
 
 @dataclass(frozen=True)
 class RecordedRuns(TrainerChoice):
-    """Recorded runs in the database `recordings_url`."""
+    """Recorded runs in the database `recordings`."""
 
     name = REPLAY
     summary = "nothing is trained, recorded runs answer"
 
-    recordings_url: str | None = option(
-        "--recordings", "Database of the recorded runs (--trainer replay).", metavar="URL"
-    )
+    recordings: str | None = option("Database of the recorded runs.", metavar="URL")
 
     def __post_init__(self) -> None:
         """Raises UserError if no database is given."""
-        if self.recordings_url is None:
+        if self.recordings is None:
             raise UserError(
-                "--trainer replay needs the database of the recorded runs: add --recordings URL"
+                "the trainer replay needs the database of the recorded runs",
+                remedy=Set("recordings", verb="add"),
             )
 
     @override
@@ -39,16 +38,17 @@ class RecordedRuns(TrainerChoice):
         from syncswitch.storage.database.inspection import is_same_database, shown
         from syncswitch.trainers.replay import ReplayTrainer, read_recording
 
-        assert self.recordings_url is not None
-        reference, why = request.named, "--trainer replay trains nothing, its runs are recorded"
+        assert self.recordings is not None
+        reference, why = request.named, "the trainer replay trains nothing, its runs are recorded"
         request.chosen.check_nothing_chosen(why)
-        if is_same_database(self.recordings_url, request.storage_url):
+        if is_same_database(self.recordings, request.storage_url):
             raise UserError(
-                f"--recordings and --storage are both {shown(request.storage_url)}, so replayed"
-                " runs would count as measured ones; give the search a database of its own with"
-                " --storage"
+                f"are both {shown(request.storage_url)}, so replayed runs would count as measured"
+                " ones",
+                parameter=("recordings", "storage"),
+                remedy=Set("storage", verb="give the search a database of its own with"),
             )
-        with open_database(self.recordings_url, create=False) as database:
+        with open_database(self.recordings, create=False) as database:
             recording = read_recording(
                 database, reference, workers=request.workers, protocols=request.protocols
             )
@@ -57,5 +57,5 @@ class RecordedRuns(TrainerChoice):
             open_trainer=lambda: ReplayTrainer(recording, deck_seed=request.seed),
             reference=recording.reference,
             switch_points=tuple(recording.switch_points),
-            recordings_url=self.recordings_url,
+            recordings_url=self.recordings,
         )

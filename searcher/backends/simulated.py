@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import ClusterChoice, Job, JobRequest, option
+from syncswitch.storage.errors import Set
 from syncswitch.trainers.job.loading import find_module, load_workload
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 
@@ -28,8 +28,7 @@ class SimulatedCluster(ClusterChoice):
     summary = "real gradients on a virtual clock"
 
     profile: str = option(
-        "--profile",
-        "Profile of the simulated cluster (--trainer simulated): see `syncswitch-search profile`.",
+        "Profile of the simulated cluster: see `profile list`.",
         metavar="NAME|FILE",
         default=DEFAULT_PROFILE,
     )
@@ -48,8 +47,8 @@ class SimulatedCluster(ClusterChoice):
 
     @property
     @override
-    def search_options(self) -> str:
-        return f" --trainer simulated --profile {shlex.quote(self.profile)}"
+    def search_options(self) -> tuple[Set, ...]:
+        return Set("trainer", self.name), Set("profile", self.profile)
 
     @override
     def check_capacity(self, workers: int) -> None:

@@ -415,7 +415,9 @@ def load_report(
     """
     selection = Selection(workload, workers, protocols, cluster)
     if study is not None and version is not None:
-        raise UserError("--study and a version both say what to show: leave out one of them")
+        raise UserError(
+            "and a version both say what to show", parameter="study", remedy="leave out one of them"
+        )
     with opened(database) as read:
         registry, store, place = PolicyRegistry(read), TrialStore(read), shown(read.url)
         job, namesakes = only_job(registry.workloads(selection.selector), selection, place)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from syncswitch.searcher.command_lines import search_words, use_words
+from syncswitch.searcher.command_lines import search_command, use_command
 from syncswitch.searcher.report import figures
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.drawing import Drawing
@@ -36,7 +35,7 @@ from syncswitch.searcher.words import (
     sentence,
 )
 from syncswitch.storage.database.defaults import DEFAULT_URL
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Command, Run, Set, UserError, Words
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.policy import TimingPolicy
@@ -265,10 +264,10 @@ def job_facts(data: ReportData) -> list[tuple[str, str]]:
 _COMMAND = "command"
 # Options that nobody recorded, so a search has to be given them again.
 _OWN_OPTIONS = {
-    _COMMAND: "--command, and how its results are read",
-    REPLAY: "--recordings",
+    _COMMAND: "the command, and how its results are read",
+    REPLAY: "the database of the recorded runs",
 }
-_OTHER_OPTIONS = "options of the trainer itself, such as --profile or --launcher"
+_OTHER_OPTIONS = "options of the trainer itself, such as its profile or its launcher"
 _HIDDEN = "***"  # a password
 
 
@@ -301,8 +300,10 @@ def write_page(page: str, path: Path) -> None:
         file.write(page.encode())
 
 
-def page_of(data: ReportData) -> str:
+def page_of(data: ReportData, words: Words) -> str:
     """The HTML page, which opens in any browser; text of users is shown, never interpreted.
+
+    Commands are shown in these words.
 
     Raises UserError if matplotlib or jinja2 is missing.
     """
@@ -328,11 +329,11 @@ def page_of(data: ReportData) -> str:
         heading=f"{name}, {data.identity.cluster}",
         headline=headline(data),
         key_figures=key_figures(data),
-        command=_use(data),
+        command=_use(data, words),
         sections=sections_of(data),
         versions=version_rows(data),
         facts=job_facts(data),
-        last_command=_search_again(data),
+        last_command=_search_again(data, words),
         made_from=f"{data.place} at {data.read_at:%Y-%m-%d %H:%M:%S} UTC",
     )
 
@@ -370,14 +371,14 @@ def sections_of(data: ReportData) -> list[Section]:
     return sections
 
 
-def _use(data: ReportData) -> tuple[str, str] | None:
+def _use(data: ReportData, words: Words) -> tuple[str, str] | None:
     """The next thing to do, in words and as a command line."""
     if data.policy is None:
-        return None if data.trouble is not None else _search_again(data, "Go on with it")
+        return None if data.trouble is not None else _search_again(data, words, "Go on with it")
     job, policy = data.identity, data.policy.policy
     version = None if CURRENT in data.policy.aliases else policy.version
-    line_words = use_words(job, data.reference, data.reference, version, data.conditions)
-    line = _line(line_words, data)
+    use = use_command(job, data.reference, data.reference, version, data.conditions)
+    line = words.command(_at_place(use, data))
     if job.is_command:
         step = percent_to_worker_steps(policy.switch_percent, job.total_worker_steps)
         own = f"give again what is not recorded ({_OWN_OPTIONS[_COMMAND]})"
@@ -385,23 +386,25 @@ def _use(data: ReportData) -> tuple[str, str] | None:
     if job.simulated_cluster is not None:
         begin = "A simulated cluster found it. The first guarded run on a real one begins from it"
         return f"{begin}; to compare before that:", line
-    is_run = line_words[0] == "syncswitch-run"
+    is_run = use.command is Command.TRAIN
     return "Train with it:" if is_run else "Take it along as a file:", line
 
 
 def _search_again(
-    data: ReportData, what: str = "To make the search again, or to go on with it"
+    data: ReportData, words: Words, what: str = "To make the search again, or to go on with it"
 ) -> tuple[str, str] | None:
     """The command line of the search that is shown, in words and as a line; None without one."""
     if data.search is None:
         return None
-    line_words = search_words(data.identity, data.reference, data.search, data.conditions)
+    again = search_command(data.identity, data.reference, data.search, data.conditions)
     own = _OWN_OPTIONS.get(data.search.trainer, _OTHER_OPTIONS)
-    return f"{what}; give again what is not recorded ({own}):", _line(line_words, data)
+    return f"{what}; give again what is not recorded ({own}):", words.command(
+        _at_place(again, data)
+    )
 
 
-def _line(line: list[str], data: ReportData) -> str:
-    """A command for a shell, with its database unless that is the usual one or needs a password."""
-    if data.place != DEFAULT_URL and _HIDDEN not in data.place:
-        line = [*line, "--storage", data.place]
-    return shlex.join(line)
+def _at_place(run: Run, data: ReportData) -> Run:
+    """A command with its database, unless that is the usual one or needs a password."""
+    if data.place == DEFAULT_URL or _HIDDEN in data.place:
+        return run
+    return replace(run, arguments=(*run.arguments, Set("storage", data.place)))

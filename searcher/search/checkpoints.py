@@ -17,7 +17,7 @@ from pathlib import Path
 
 from syncswitch.searcher.search.recorded import completed_runs
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork
@@ -78,8 +78,8 @@ class Prefixes:
         except OSError as error:
             raise UserError(
                 f"the folder for checkpoints {self._directory.parent} cannot be used:"
-                f" {error.strerror or error}; name another with --checkpoints, or give"
-                " --no-share-prefix"
+                f" {error.strerror or error}",
+                remedy=(Set("checkpoints", verb="name another with"), Set("share_prefix", False)),
             ) from error
         fitting = [
             (one, study)

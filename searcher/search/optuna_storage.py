@@ -32,7 +32,7 @@ from syncswitch.storage.database.inspection import (
     shown,
     sqlite_path,
 )
-from syncswitch.storage.errors import DatabaseError, FatalError, one_line
+from syncswitch.storage.errors import Command, DatabaseError, FatalError, Run, one_line
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
@@ -62,8 +62,8 @@ def open_storage(url: str, *, check: bool = True) -> RDBStorage:
     # Optuna's own check reads all its migrations each time.
     if check and storage.get_current_version() != _newest()[0]:
         raise DatabaseError(
-            f"Optuna's tables in {shown(url)} do not fit the installed Optuna"
-            f" {optuna.__version__}; run: syncswitch-search db upgrade"
+            f"Optuna's tables in {shown(url)} do not fit the installed Optuna {optuna.__version__}",
+            remedy=Run(Command.UPGRADE_DATABASE, verb="run:"),
         )
     return storage
 
@@ -156,7 +156,7 @@ def _transaction(path: Path, kind: str) -> Iterator[sqlite3.Connection]:
         connection.execute("COMMIT")
 
 
-_REPAIRED = "nothing; the next `syncswitch-search run` of the same search repairs it"
+_REPAIRED = "nothing; the next run of the same search repairs it"
 
 # Kinds of differences: what was found, whether it is a problem, and what to do about it.
 _KINDS = {
@@ -181,7 +181,7 @@ def check_database(url: str) -> list[Finding]:
     revision, engine = examined(url, may_create=False)
     with Database(url, engine) as database:
         if revision is None:
-            fix = "`syncswitch-search run WORKLOAD` makes them"
+            fix = "search for a policy, which makes them"
             return [Finding("tables", True, "no tables of syncswitch", fix)]
         # If the database itself is damaged, nothing else in it can be trusted.
         return list(database_findings(database)) or list(_search_findings(database))

@@ -14,7 +14,7 @@ from typing import Any
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, possible_accuracy
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.job import LARGEST_SEED, JobKey, RunConditions, WorkloadIdentity
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 
@@ -57,19 +57,19 @@ class SearchPlan:
         for name, most in _MOST.items():
             count = getattr(strategy, name, None)
             fits = count is None or 1 <= count <= most
-            _require(fits, f"--{name.replace('_', '-')}", count, f"a whole number, 1 to {most}")
+            _require(fits, name, count, f"a whole number, 1 to {most}")
         least = options.get("least_runs", 1)
-        _require(least <= strategy.runs, "--least-runs", least, f"at most --runs, {strategy.runs}")
+        _require(least <= strategy.runs, "least_runs", least, f"at most the {strategy.runs} runs")
         budget = options.get("budget", math.inf)
         _require(
             budget > 0 and ("budget" not in options or math.isfinite(budget)),
-            "--budget",
+            "budget",
             budget,
             "above 0, in trainings with the first protocol alone, such as 5",
         )
         _require(
             0 <= self.base_seed <= LARGEST_SEED,
-            "--seed",
+            "seed",
             self.base_seed,
             f"a whole number, 0 to {LARGEST_SEED}",
         )
@@ -77,28 +77,37 @@ class SearchPlan:
             check_threshold(strategy.threshold, strategy.accuracy_range)
         elif budget < strategy.threshold_runs:
             raise UserError(
-                f"--budget is {budget:g}: without a --threshold the search begins with"
-                f" {strategy.threshold_runs} trainings to measure one; give as many, or --threshold"
+                "the threshold is not given, so the search begins with"
+                f" {strategy.threshold_runs} trainings to measure one",
+                parameter="budget",
+                value=budget,
+                remedy=("give as many", Set("threshold")),
             )
         if "keep" in options:
             keep = options["keep"]
-            _require(0.5 < keep < 1, "--keep", keep, "a share above 0.5 and below 1, such as 0.95")
+            _require(0.5 < keep < 1, "keep", keep, "a share above 0.5 and below 1, such as 0.95")
             if options.get("guarded", True):
                 raise UserError(
-                    "--keep says how many trainings must keep the accuracy without a guard: add"
-                    " --no-guard, or leave it out"
+                    "says how many trainings must keep the accuracy without a guard",
+                    parameter="keep",
+                    remedy=(Set("guarded", False, "add"), "leave it out"),
                 )
         if strategy.target_accuracy is not None:
             _check_target(strategy.target_accuracy, strategy.accuracy_range)
             if "baseline_runs" in options:
                 raise UserError(
-                    "--baseline-runs says how often to measure the accuracy that"
-                    " --target-accuracy gives; leave one of them out"
+                    (
+                        "says how often to measure what is given by ",
+                        Set("target_accuracy", verb=""),
+                    ),
+                    parameter="baseline_runs",
+                    remedy="leave one of them out",
                 )
         elif "target_runs" in options:
             raise UserError(
-                "--target-runs says how many runs stand behind --target-accuracy, which is not"
-                " given; give both or neither"
+                ("says how many runs stand behind ", Set("target_accuracy", verb="")),
+                parameter="target_runs",
+                remedy="give both or neither",
             )
 
 
@@ -125,7 +134,7 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
     listed = " and ".join(f"{percent:g}" for percent in sorted(found))
     return (
         f"{listed} % of this job's {identity.length} are one switch, after {step:,}{of_round}: the"
-        " search could not tell them apart; give fewer --settings, or a longer job"
+        " search could not tell them apart; give fewer settings, or a longer job"
     )
 
 
@@ -173,18 +182,16 @@ def check_threshold(threshold: float, limits: AccuracyRange) -> None:
     if least is not None and largest is not None:
         is_possible = is_possible and threshold < largest - least
         allowed = f"above 0 and below {largest - least:g}"
-    _require(is_possible, "--threshold", threshold, allowed)
+    _require(is_possible, "threshold", threshold, allowed)
 
 
 def _check_target(target: float, limits: AccuracyRange) -> None:
     if limits == SHARES:
-        _require(
-            0 < target <= 1, "--target-accuracy", target, "above 0 and at most 1, such as 0.92"
-        )
+        _require(0 < target <= 1, "target_accuracy", target, "above 0 and at most 1, such as 0.92")
     is_possible = math.isfinite(target) and possible_accuracy(target, limits) == target
-    _require(is_possible, "--target-accuracy", abs(target), "a value that the metric can have")
+    _require(is_possible, "target_accuracy", abs(target), "a value that the metric can have")
 
 
-def _require(fits: bool, option: str, value: object, allowed: str) -> None:
+def _require(fits: bool, parameter: str, value: object, allowed: str) -> None:
     if not fits:
-        raise UserError(f"{option} is {value}: give {allowed}")
+        raise UserError(parameter=parameter, value=value, allowed=allowed)

@@ -98,7 +98,7 @@ def spread_text(target: Target, threshold: float, metric: Metric, first: str) ->
         f"{target.runs} runs of {first} alone differ by more than the"
         f" {metric.with_unit(f'{threshold:g}')} that may be lost: 1 in 20 of them is"
         f" {metric.with_unit(chance)} worse than their mean by chance, so guards let that much"
-        f" through; --threshold {chance} accepts it, and --threshold-runs 3 measures what to accept"
+        f" through; a threshold of {chance} accepts it, and 3 threshold runs measure what to accept"
     )
 
 

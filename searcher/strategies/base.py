@@ -204,8 +204,9 @@ class Strategy(ABC):
         target = None if value is None else metric.accuracy(value)
         if target is not None and not metric.is_possible(target):
             raise UserError(
-                f"--target-accuracy is {value:g}: give a value that {metric.name} can have,"
-                f" {metric.range_text}"
+                f"give a value that {metric.name} can have, {metric.range_text}",
+                parameter="target_accuracy",
+                value=value,
             )
         return replace(self, accuracy_range=metric.accuracies, target_accuracy=target)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 
 ROUNDING = 1e-9
 """Tolerance for ties: means of accuracies such as 0.95 are not exact in binary."""
@@ -56,9 +56,9 @@ class AllowedLoss:
     runs: int = 0
 
     @property
-    def option(self) -> str:
-        """The option that says it."""
-        return "--threshold-runs" if self.runs else "--threshold"
+    def parameter(self) -> str:
+        """The parameter that says it."""
+        return "threshold_runs" if self.runs else "threshold"
 
 
 def allowed_loss(threshold: float | None, runs: int | None) -> AllowedLoss | None:
@@ -68,12 +68,15 @@ def allowed_loss(threshold: float | None, runs: int | None) -> AllowedLoss | Non
     """
     if threshold is not None and runs is not None:
         raise UserError(
-            "--threshold and --threshold-runs both say how much may be lost: leave out one of them"
+            "both say how much may be lost",
+            parameter=("threshold", "threshold_runs"),
+            remedy="leave out one of them",
         )
     if runs is not None and runs not in _DEVIATIONS:
         raise UserError(
-            f"--threshold-runs is {runs}: give a whole number, {min(_DEVIATIONS)} to"
-            f" {max(_DEVIATIONS)}"
+            parameter="threshold_runs",
+            value=runs,
+            allowed=f"a whole number, {min(_DEVIATIONS)} to {max(_DEVIATIONS)}",
         )
     given = AllowedLoss(threshold or 0.0, runs or 0)
     return None if threshold is None and runs is None else given
@@ -112,7 +115,8 @@ def measured_threshold(
     if deviation <= ROUNDING * max(1.0, *map(abs, known)):
         raise UserError(
             f"{runs} runs without a switch measured the same, so they do not"
-            " say how much worse a run may be: give --threshold"
+            " say how much worse a run may be",
+            remedy=Set("threshold"),
         )
     threshold = float(f"{_DEVIATIONS[runs] * deviation:.2g}")
     return threshold if largest_loss is None else min(threshold, largest_loss / 2)

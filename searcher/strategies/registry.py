@@ -11,7 +11,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import AllowedLoss, allowed_loss
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ DEFAULT_STRATEGY = "adaptive"
 _BY_NAME: dict[str, type[Strategy]] = {**STRATEGIES, "comparison": ComparisonStrategy}
 
 _MOST_POINTS = 64
-
-# Options of the command line that are not named like their fields.
-_CALLED = {"switch_points": "grid", "guarded": "no-guard"}
 
 
 def make_strategy(
@@ -55,9 +52,14 @@ def make_strategy(
             able = " or ".join(
                 other for other, strategy in STRATEGIES.items() if option in _names(strategy)
             )
-            instead = f", or give --strategy {able}" if able else ": no strategy has it"
-            called = _CALLED.get(option, option.replace("_", "-"))
-            raise UserError(f"--{called} is not for --strategy {name}; leave it out{instead}")
+            out = "leave it out" if able else "leave it out: no strategy has it"
+            value = options[option] if isinstance(options[option], bool) else None
+            raise UserError(
+                f"is not for the strategy {name}",
+                parameter=option,
+                value=value,
+                remedy=(out, Set("strategy", able)) if able else out,
+            )
     points = given.get("switch_points")
     if isinstance(points, str):
         given["switch_points"] = switch_points_of(points, settings)
@@ -85,8 +87,10 @@ def switch_points_of(text: str, settings: int) -> tuple[float, ...]:
     percents.discard(100.0)
     if not (0 < len(percents) <= _MOST_POINTS and all(0 < percent < 100 for percent in percents)):
         raise UserError(
-            f"--grid is {text}: give halving, fine, or 1 to {_MOST_POINTS} percents above 0 and"
-            " below 100, such as 75,50,40,30"
+            f"give halving, fine, or 1 to {_MOST_POINTS} percents above 0 and below 100, such as"
+            " 75,50,40,30",
+            parameter="switch_points",
+            value=text,
         )
     return tuple(sorted(percents))
 

@@ -16,7 +16,7 @@ from syncswitch.searcher.training.policy import (
 )
 from syncswitch.searcher.training.train import Training, Watching, trial_of
 from syncswitch.searcher.training.uses import Tell, UsesHome
-from syncswitch.storage.errors import FatalError, RetryableError
+from syncswitch.storage.errors import FatalError, RetryableError, Set
 from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.command.reports import RepeatedOutput
@@ -91,8 +91,9 @@ def train_by_command(
         raise KeyboardInterrupt("the same command starts afresh") from None
     if record.diverged:
         raise FatalError(
-            f"the training diverged after {record.worker_steps:,} of its steps; try another --seed,"
-            f" or a later switch; its output is in {folder}"
+            f"the training diverged after {record.worker_steps:,} of its steps; its output is in"
+            f" {folder}",
+            remedy=(Set("seed", verb="try another"), "a later switch"),
         )
     return Training(used, record, folder, alone_seconds, target, has_model=False)
 

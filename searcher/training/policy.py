@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +18,17 @@ from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.searcher.words import other_jobs_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
-from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
+from syncswitch.storage.errors import (
+    Command,
+    Part,
+    PolicyError,
+    Run,
+    Said,
+    Set,
+    SyncSwitchError,
+    UserError,
+    leave_out,
+)
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.policies.unmeasured import (
     LEARNT,
@@ -68,7 +77,7 @@ class Wanted:
             None if self.pair is None else ",".join(self.pair),
             self.trainer.simulated_cluster or "real",
             self.choice,
-            tuple(shlex.split(self.trainer.search_options)),
+            self.trainer.search_options,
         )
 
 
@@ -95,23 +104,36 @@ def check_when(
 ) -> None:
     """Raises UserError where options contradict each other; None stands for one not given."""
     if learns and not is_guarded:
-        raise UserError("--learn needs the guard: leave out --no-guard")
+        raise UserError(
+            "needs the guard",
+            parameter="learn",
+            value=True,
+            remedy=leave_out("guarded", False),
+        )
     if protocol is not None and protocols is not None:
-        raise UserError("--protocol and --protocols both say what to use: leave out one of them")
+        raise UserError(
+            "both say what to use",
+            parameter=("protocol", "protocols"),
+            remedy="leave out one of them",
+        )
     said = {
-        "--learn": learns,
-        "--switch-at": switch_percent is not None,
-        "--protocol": protocol is not None,
-        "--policy": choice is not None,
+        "learn": learns,
+        "switch_at": switch_percent is not None,
+        "protocol": protocol is not None,
+        "policy": choice is not None,
     }
     given = [option for option, is_said in said.items() if is_said]
     if len(given) > 1:
-        raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
-    kept = [one for one in given if one != "--learn"]
-    kept += ["--no-guard"] * (not is_guarded) + ["--no-learn"] * (learn is False)
+        raise UserError("both say when to switch", parameter=given, remedy="leave out one of them")
+    kept = [leave_out(one) for one in given if one != "learn"]
+    kept += [] if is_guarded else [leave_out("guarded", False)]
+    kept += [leave_out("learn", False)] if learn is False else []
     if allowed is not None and kept:
-        option = allowed.option
-        raise UserError(f"{option} is for runs that learn: leave out {kept[0]}, or {option}")
+        raise UserError(
+            "is for runs that learn",
+            parameter=allowed.parameter,
+            remedy=(kept[0], leave_out(allowed.parameter)),
+        )
 
 
 def chosen_by_user(wanted: Wanted, switch_percent: float) -> Chosen:
@@ -163,7 +185,7 @@ def chosen_by_policy(
     if not candidates and learns is not None:
         begun = _begun(wanted, elsewhere, learns) if is_real else None
         if begun is None and known:
-            home.tell(str(none_found(known, selection, home.url, "this job begins anew")))
+            home.tell(none_found(known, selection, home.url, ["this job begins anew"]))
         return begun or chosen_by_learning(wanted, learns, goes_back)
     if not candidates:
         if elsewhere and is_real:
@@ -177,7 +199,7 @@ def chosen_by_policy(
     except PolicyError as error:
         if learns is None:
             raise
-        home.tell(f"{str(error).partition('; find its own')[0]}; this job begins anew")
+        home.tell(UserError(error.what, remedy="this job begins anew"))
         return chosen_by_learning(wanted, learns, goes_back)
     planned: NextRun | None = None
     is_learnt = policy.study.startswith(LEARNT) or (is_real and isinstance(trainer, ClusterChoice))
@@ -189,10 +211,11 @@ def chosen_by_policy(
     if planned is not None and planned.band is not None:
         return _learning(wanted, workload, identity, planned)
     if wanted.allowed is not None:
-        option = wanted.allowed.option
+        name = wanted.allowed.parameter
         raise UserError(
-            f"{option} is for runs that learn, and version {policy.version} was found by a"
-            f" search: add --learn, or search with that {option}"
+            f"is for runs that learn, and version {policy.version} was found by a search",
+            parameter=name,
+            remedy=(Set("learn", True, "add"), Set(name, verb="search with that")),
         )
     percent, seed = policy.switch_percent, wanted.seed
     band = home.band(policy, identity) if is_guarded else None
@@ -212,19 +235,21 @@ def _exact(
         if identity.fingerprint == entry.policy.job.fingerprint:
             return entry.policy, identity
     policy, reference = candidates[0].policy, wanted.reference
-    search = replace(wanted.selection, workers=identity.workers).search
+    own = replace(wanted.selection, workers=identity.workers)
+    search = replace(own.search, verb="find its own with:")
     if identity.is_command:
         found = min((_differences(one.identity, wanted) for one in candidates), key=len)
+        differs = [part for one in found for part in (", and for ", *one)]
         raise PolicyError(
-            f"policy {wanted.choice!r} of {reference!r} is for {', and for '.join(found)}; find its"
-            f" own with: {search}"
+            [f"policy {wanted.choice!r} of {reference!r} is for ", *differs[1:]],
+            remedy=search,
         )
     raise PolicyError(
         f"policy {wanted.choice!r} is for workload {policy.job.workload!r} as it was with"
         f" {policy.job.total_worker_steps:,} worker-steps (fingerprint"
         f" {policy.job.fingerprint[:12]}), not for {reference!r} as it is now with"
-        f" {identity.total_worker_steps:,} (fingerprint {identity.fingerprint[:12]}); find its own"
-        f" with: {search}"
+        f" {identity.total_worker_steps:,} (fingerprint {identity.fingerprint[:12]})",
+        remedy=search,
     )
 
 
@@ -242,19 +267,23 @@ def _checked(wanted: Wanted, identity: WorkloadIdentity) -> WorkloadIdentity:
     return identity
 
 
-def _differences(job: WorkloadIdentity, wanted: Wanted) -> list[str]:
+def _differences(job: WorkloadIdentity, wanted: Wanted) -> list[list[Part]]:
     """What differs between the job of a command and the wanted one."""
     here = _job_like(job, wanted, wanted.reference)
     metrics = [one.decided_by.axis_title for one in (job, here)]
     compared = (
-        ("--total-steps", job.length, here.length),
-        ("--workers", job.size, here.size),
-        ("--protocols", job.pair, here.pair),
-        ("--metric-name, --metric-goal, --metric-unit", *metrics),
+        (("total_steps",), job.length, here.length),
+        (("workers",), job.size, here.size),
+        (("protocols",), job.pair, here.pair),
+        (("metric_name", "metric_goal", "metric_unit"), *metrics),
     )
-    found = [f"{there}, not {own} ({flag})" for flag, there, own in compared if there != own]
+    found: list[list[Part]] = []
+    for names, there, own in compared:
+        if there != own:
+            said = [part for name in names for part in (", ", Set(name, verb=""))]
+            found.append([f"{there}, not {own} (", *said[1:], ")"])
     if job.recipe.model != here.recipe.model:
-        found.append("a --command of other words")
+        found.append(["a ", Set("command", verb=""), " of other words"])
     return found
 
 
@@ -277,12 +306,15 @@ def _only_simulated(wanted: Wanted, found: Sequence[PolicyEntry]) -> PolicyError
     # Of several the newest; its name alone may mean any of them.
     newest = f"{found[0].policy.job.fingerprint[:12]}@{choice}"
     which = choice if is_policy_file(choice) else newest
-    sweep = ["syncswitch-search", "sweep", reference, "--policy", which, *selection.options]
+    tried: tuple[str | Set, ...] = (reference, Set("policy", which), *selection.options)
     return PolicyError(
         f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
-        f" {reference!r}; a guarded run that learns begins from it, as long as the workload is"
-        f" the same: leave out --policy, --no-learn and --no-guard; or try it on the real job"
-        f" with: {shlex.join(sweep)}; or search for the real job with: {selection.search}"
+        f" {reference!r}; a guarded run that learns begins from it, as long as the workload is the"
+        " same and no policy is given",
+        remedy=(
+            Run(Command.SWEEP, tried, "try it on the real job with:"),
+            replace(selection.search, verb="search for the real job with:"),
+        ),
     )
 
 
@@ -306,7 +338,7 @@ def _learning(
     return Chosen(workload, identity, seed, planned)
 
 
-def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
+def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> Said:
     """A line on how a run that learns trains."""
     first, second = map(protocol_text, (identity.first_protocol, identity.second_protocol))
     policy, percent, found = planned.policy, planned.switch_percent, planned.begins_from
@@ -320,7 +352,7 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
         )
     expected = planned.expected
     if expected is not None:
-        return f"{begin} {_unmeasured_text(identity, planned, expected)}"
+        return UserError([f"{begin} ", *_unmeasured_text(identity, planned, expected)])
     if policy is None or percent == policy.switch_percent:
         how = f"switches to {second} at {percent:g} %" if is_switch else f"uses {first} alone"
         return f"{begin} {how}"
@@ -328,13 +360,14 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
     usual = f"switches at {policy.switch_percent:g} %"
     if policy.switch_percent >= BASELINE_PERCENT:
         usual = f"uses {first} alone"
-    return (
+    words = (
         f"{begin} tries {how}, as that may save later runs more time than it costs; policy version"
-        f" {policy.version} {usual}, and --no-learn keeps to it"
+        f" {policy.version} {usual}, and "
     )
+    return UserError([words, Set("learn", False, ""), " keeps to it"])
 
 
-def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Decided) -> str:
+def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Decided) -> list[Part]:
     """What a run does while no target is measured and why, and what nobody knows."""
     first, left = protocol_text(identity.first_protocol), planned.uses_left
     threshold = planned.band.threshold if planned.band is not None else 0.0
@@ -345,12 +378,13 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
                 f"it is one of the {planned.threshold_runs} runs that measure the target, and how"
                 " much worse a model may be,"
             )
-        return (
-            f"uses {first} alone: {measures} for the {left - 1:,} trainings after it (--uses)."
-            " Knowing it is expected to save these more time than a switch would save now. How"
-            " early this job may switch is not known yet"
-        )
-    return unmeasured_text(
+        return [
+            f"uses {first} alone: {measures} for the {left - 1:,} trainings after it (",
+            Set("uses", verb=""),
+            "). Knowing it is expected to save these more time than a switch would save now. How"
+            " early this job may switch is not known yet",
+        ]
+    words = unmeasured_text(
         replace(
             unmeasured_policy(identity),
             switch_percent=planned.switch_percent,
@@ -359,11 +393,12 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
             threshold=threshold,
         ),
         "what was trained after it" if planned.goes_back else "all that was trained until then",
-        "--switch-at 100",
         jobs=other_jobs_text(planned.own_jobs),
         has_runs=planned.policy is not None,
-        span=f"{'this training' if left == 1 else f'the {left:,} trainings to come'} (--uses)",
+        span="this training" if left == 1 else f"the {left:,} trainings to come",
     )
+    ending = f" trains with {first} alone; how many are to come says "
+    return [f"{words} ", Set("switch_at", 100, ""), ending, Set("uses", verb="")]
 
 
 def _own_job(wanted: Wanted) -> tuple[Any, WorkloadIdentity]:

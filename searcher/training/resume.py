@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import re
-import shlex
 import tempfile
 import time
 import uuid
@@ -14,7 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, one_line
+from syncswitch.storage.errors import (
+    Command,
+    FatalError,
+    Run,
+    Said,
+    Set,
+    SyncSwitchError,
+    UserError,
+    one_line,
+)
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
@@ -57,8 +65,12 @@ def interrupted_run(
 
 def _left_behind(folder: Path) -> UserError:
     return UserError(
-        f"an interrupted run left checkpoints in {folder.absolute()}; add --resume to go on from"
-        " the last one, or remove them or choose another --checkpoints to start afresh"
+        f"an interrupted run left checkpoints in {folder.absolute()}",
+        remedy=(
+            Set("resume", True, "go on from the last one with"),
+            "start afresh: remove them",
+            Set("checkpoints", verb="choose another"),
+        ),
     )
 
 
@@ -130,13 +142,12 @@ class RunCheckpoints:
         )
 
     @property
-    def how_to_go_on(self) -> str:
+    def how_to_go_on(self) -> Said:
         """Advice on going on with the run once it is interrupted."""
         if not self._left:
             return "no checkpoint was written yet, so the same command starts afresh"
-        return (
-            f"the same command with --resume continues from the last checkpoint in {self._folder}"
-        )
+        how = Set("resume", True, f"to go on from the last checkpoint in {self._folder}, add")
+        return UserError([how])
 
     def open(self) -> RunCheckpoints:
         """Makes the folder, and draws or finds the use id of the run.
@@ -151,8 +162,10 @@ class RunCheckpoints:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
-                f"--checkpoints: cannot make the folder {self._folder} ({error.strerror or error});"
-                " choose one that can be written"
+                f"the folder cannot be made ({error.strerror or error})",
+                parameter="checkpoints",
+                value=str(self._folder),
+                remedy="choose one that can be written",
             ) from error
         _remove_needless(self._folder)
         self._keep_use_id()
@@ -249,16 +262,24 @@ def save_model(
         reasons = [event.reason for event in record.events if event.kind == "unsaved"]
         raise FatalError(
             f"the trained values could be written nowhere ({(reasons or ['no reason known'])[-1]}),"
-            f" so no model was saved; {checkpoints.how_to_go_on}"
+            " so no model was saved",
+            remedy=checkpoints.how_to_go_on,
         )
     try:
         export_model(workload, final, output)
     except Exception as error:  # Keras and HDF5 raise many kinds for a full disk
         why = getattr(error, "strerror", None) or one_line(error)
         raise FatalError(
-            f"the model cannot be saved as {output} ({why}); what was there is untouched, and what"
-            f" was trained is in {final.parent}: make room or name another --output, and the same"
-            f" command with --checkpoints {shlex.quote(str(final.parent))} --resume saves it"
+            (
+                f"the model cannot be saved as {output} ({why}); what was there is untouched, and"
+                f" what was trained is in {final.parent}: make room or ",
+                Set("output", verb="name another"),
+                ", and the same call with ",
+                Set("checkpoints", str(final.parent), ""),
+                " ",
+                Set("resume", True, ""),
+                " saves it",
+            ),
         ) from error
 
 
@@ -266,7 +287,10 @@ def check_sound(record: TrialRecord, reference: str) -> None:
     """Raises FatalError where the training diverged."""
     if record.diverged:
         raise FatalError(
-            f"the training diverged after {record.worker_steps:,} worker-steps, so no model "
-            "was saved; try another --seed, or a later switch, which syncswitch-search run "
-            f"{reference} finds"
+            f"the training diverged after {record.worker_steps:,} worker-steps, so no model was"
+            " saved",
+            remedy=(
+                Set("seed", verb="try another"),
+                Run(Command.SEARCH, (reference,), "a later switch, which you find with:"),
+            ),
         )

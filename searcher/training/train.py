@@ -246,7 +246,7 @@ def train(
                 ):
                     record = trains.train(kept.spec, watches)
             except RetryableError as error:
-                raise RetryableError(f"{error}; {kept.how_to_go_on}") from error
+                raise RetryableError([error], remedy=kept.how_to_go_on) from error
             # A run that is killed from here on continues, and saves and records the same again.
             if not record.diverged:
                 save_model(loaded, record, kept, output)
@@ -265,8 +265,8 @@ def train(
             if mlflow is not None:
                 version = None if used is None else used.version
                 SideOutput(
-                    "MLflow has no copy of this run; syncswitch-search export copies the runs with"
-                    " policies that are in a database",
+                    "MLflow has no copy of this run; an export to it copies the runs with policies"
+                    " that are in a database",
                     tell,
                 )(copy_run, mlflow, kept.use_id, record, version)
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from syncswitch.searcher.selection import is_policy_file
 from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
-from syncswitch.storage.errors import Action, Said, UserError, reason_of
+from syncswitch.storage.errors import Command, Run, Said, UserError, reason_of
 from syncswitch.storage.records.guard import Band, Target
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
@@ -168,7 +168,7 @@ class UsesHome:
                     (f"this run waits in {path} to be counted (", reason, ")"),
                     remedy=(
                         "a later run that reaches the database takes it in",
-                        Action.IMPORT_USES(str(path)),
+                        Run(Command.IMPORT_USES, (str(path),), "import it with:"),
                     ),
                 )
             )
@@ -183,7 +183,7 @@ class UsesHome:
     ) -> None:
         """Tells people what the use that was just recorded teaches; see `learning.after_use`."""
         if policy is not None:
-            nothing: list[str] = []
+            nothing: list[Said] = []
             for line in self.asked(
                 lambda database: learning.after_use(database, policy, expected_uses, goes_back),
                 nothing,

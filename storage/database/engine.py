@@ -35,11 +35,13 @@ from syncswitch.storage.database.inspection import (
     sqlite_path,
 )
 from syncswitch.storage.errors import (
-    Action,
+    SEARCH_FIRST,
+    Command,
     DatabaseAwayError,
     DatabaseError,
     FatalError,
     RetryableError,
+    Run,
     SyncSwitchError,
     one_line,
 )
@@ -226,7 +228,7 @@ class Database:
         except (ValueError, TypeError) as error:  # from the conversion of columns to Python values
             raise DatabaseError(
                 f"{shown(self.url)} holds a value that cannot be read ({one_line(error)})",
-                remedy=Action.CHECK_DATABASE,
+                remedy=Run(Command.CHECK_DATABASE),
             ) from error
 
     def rows(self, query: Select[Any]) -> Sequence[Any]:
@@ -310,7 +312,8 @@ def open_database(url: str, *, create: bool) -> Database:
         if revision is None:
             if not create:
                 raise DatabaseError(
-                    f"{shown(url)} holds no results of syncswitch yet", remedy=Action.SEARCH
+                    f"{shown(url)} holds no results of syncswitch yet",
+                    remedy=SEARCH_FIRST,
                 )
             _make_tables(engine, shown(url))
         elif revision == FORMER_REVISION:

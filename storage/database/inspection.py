@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
-from syncswitch.storage.errors import Action, DatabaseError, Set
+from syncswitch.storage.errors import SEARCH_FIRST, DatabaseError, Set
 from syncswitch.storage.tables.base import TABLE_PREFIX
 
 REVISION = "0004"
@@ -151,7 +151,11 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
         if not may_create:
             raise DatabaseError(
                 f"no database at {path}",
-                remedy=(Action.SEARCH, ANOTHER, f"set {ENVIRONMENT_VARIABLE}"),
+                remedy=(
+                    SEARCH_FIRST,
+                    ANOTHER,
+                    f"set {ENVIRONMENT_VARIABLE}",
+                ),
             ) from error
         if not path.parent.is_dir():
             raise DatabaseError(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import Action, PolicyError, UserError
+from syncswitch.storage.errors import EXPORT_AGAIN, PolicyError, UserError
 from syncswitch.storage.files import check_plain_file, whole_file
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
@@ -108,7 +108,10 @@ def read_policy_file(path: str | Path) -> PolicyFile:
         raise PolicyError(
             f"policy file {path} has schema version {version!r}",
             allowed=str(SCHEMA_VERSION),
-            remedy=("use the syncswitch that wrote it", Action.EXPORT_POLICY),
+            remedy=(
+                "use the syncswitch that wrote it",
+                EXPORT_AGAIN,
+            ),
         )
     try:
         document = Document.model_validate_json(json.dumps(content))
@@ -168,7 +171,7 @@ def _parsed(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise PolicyError(
             f"cannot read the policy file {path}: {error.strerror or error}",
-            remedy=Action.EXPORT_POLICY,
+            remedy=EXPORT_AGAIN,
         ) from error
     except UnicodeDecodeError as error:
         raise _useless(path, f"is not UTF-8 text ({error})") from error
@@ -180,7 +183,7 @@ def _parsed(path: str | Path) -> dict[str, Any]:
 
 
 def _useless(path: str | Path, why: str) -> PolicyError:
-    return PolicyError(f"policy file {path} {why}", remedy=Action.EXPORT_POLICY)
+    return PolicyError(f"policy file {path} {why}", remedy=EXPORT_AGAIN)
 
 
 def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import Action, PolicyError
+from syncswitch.storage.errors import SEARCH_FIRST, Command, PolicyError, Run
 from syncswitch.storage.policies.file import PolicyFile, job_mismatch, policy_to_dict
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band
@@ -181,7 +181,7 @@ class PolicyRegistry:
                 raise PolicyError(
                     f"workload {policy.job.fingerprint[:12]} is not in this database, where its"
                     " policies could be published",
-                    remedy=Action.SEARCH,
+                    remedy=SEARCH_FIRST,
                 )
             before = _published_by(policy.job.fingerprint, policy.study)
             for _, published in read_policies(connection, before):
@@ -192,7 +192,7 @@ class PolicyRegistry:
                 raise PolicyError(
                     f"{CURRENT} of workload {policy.job.fingerprint[:12]} is {at}, not version"
                     f" {replaces} any more",
-                    remedy=Action.LIST_POLICIES,
+                    remedy=Run(Command.LIST_POLICIES),
                 )
             published = _add_version(connection, policy)
             _point(connection, published.job.fingerprint, CURRENT, published.version)
@@ -312,7 +312,7 @@ class PolicyRegistry:
                 raise PolicyError(
                     f"workload {fingerprint[:12]} has no policy version {version}",
                     allowed=f"1 to {last}" if last else "none, as it has no policy yet",
-                    remedy=Action.LIST_POLICIES,
+                    remedy=Run(Command.LIST_POLICIES),
                 )
             _point(connection, fingerprint, alias, version)
 
@@ -352,7 +352,7 @@ class PolicyRegistry:
                 raise PolicyError(
                     f"{alias} of workload {fingerprint[:12]} was moved from version {before} by"
                     " somebody else at this moment",
-                    remedy=Action.LIST_POLICIES,
+                    remedy=Run(Command.LIST_POLICIES),
                 )
             _point(connection, fingerprint, alias, lower)
             return lower
@@ -481,7 +481,9 @@ def _import(connection: Connection, file: PolicyFile, job: WorkloadIdentity) -> 
         raise PolicyError(
             f"policy file {file.path} was altered: its policy is in this database already, as"
             f" version {policy.version} of workload {fingerprint[:12]}, and says something else",
-            remedy=Action.COMPARE_POLICIES(f"{fingerprint[:12]}@{policy.version}", str(file.path)),
+            remedy=Run(
+                Command.COMPARE_POLICIES, (f"{fingerprint[:12]}@{policy.version}", str(file.path))
+            ),
         )
     current = _pointed_at(connection, fingerprint, CURRENT)
     if current is None:

@@ -98,7 +98,7 @@ def watched_metric(name: str, goal: str | None) -> Metric:
 def unmeasured_text(
     policy: TimingPolicy,
     lost: str,
-    alone: str,
+    alone: str = "",
     *,
     jobs: str = f"{RECORDED} recorded jobs",
     span: str = "this training",
@@ -109,7 +109,8 @@ def unmeasured_text(
     Args:
         policy: The policy, with what is expected of it.
         lost: What a switch that fails costs, as a clause.
-        alone: How to train with the first protocol alone instead, such as `switch_at=100`.
+        alone: How to train with the first protocol alone instead, such as `switch_at=100`; empty
+            where the caller says it.
         jobs: The jobs that the expectation rests on.
         span: What shall take the least time.
         has_runs: Whether the job has trained with a switch before.
@@ -134,8 +135,7 @@ def unmeasured_text(
     return (
         f"{how}. No run of {first} alone has measured a target, and by what {shown}"
         f" that is the least time for {span}. {expected_sentences(policy, has_runs)}"
-        f" {alone} trains with {first} alone"
-    )
+    ) + (alone and f" {alone} trains with {first} alone")
 
 
 def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine, event
 
 from syncswitch.cli.search.main import main
+from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.learning import (
     NextRun,
     Revision,
@@ -534,7 +535,7 @@ def test_what_is_proposed_after_a_use_can_be_done(database: Database, policy: Ti
     for one, identity in ((policy, IDENTITY), (other, simulated)):
         record_uses(database, one, [True, False, False, False], identity=identity)
         (proposal,) = after_use(database, one)
-        why, command = proposal.split("; publish it with: syncswitch-search ")
+        why, command = OPTION_WORDS.say(proposal).split("; publish it with: syncswitch-search ")
         assert why.startswith(
             "3 of 4 switches failed with version 1, and training without a switch is"
         )
@@ -552,7 +553,7 @@ def test_a_job_that_has_changed_is_said(database: Database, policy: TimingPolicy
         " search again"
     )
     assert words[0] == drift
-    assert words[1].startswith("8 of 28 switches failed with version 1, and training without a")
+    assert str(words[1]).startswith("8 of 28 switches failed with version 1, and training without")
     shown = CliRunner().invoke(main, ["policy", "show", "digits", "--storage", database.url])
     assert f"; the guard went back 8 times; {drift}." in " ".join(shown.output.split())
 

@@ -28,7 +28,11 @@ def test_the_default_fits_every_job(first_protocol: str) -> None:
 @pytest.mark.parametrize(
     ("chosen", "first_protocol", "words"),
     [
-        (ConditionsChoice("greedy", "hot"), "asp", "--online greedy acts while workers wait"),
+        (
+            ConditionsChoice("greedy", "hot"),
+            "asp",
+            "online is 'greedy': it acts while workers",
+        ),
         (ConditionsChoice("elastic", "hot"), "ds-sync:2", "and ds-sync:2 before the switch has"),
         (ConditionsChoice("none", "hot", ("hang:worker=1,at=1%",)), "bsp", "no process to hang"),
         (ConditionsChoice("none", "hot", ("hang:worker=4,at=1%",)), "bsp", "numbered from 0 to 3"),
@@ -45,9 +49,9 @@ def test_what_does_not_fit_is_refused(
 @pytest.mark.parametrize(
     ("chosen", "option"),
     [
-        (ConditionsChoice("greedy", "hot"), "--online greedy"),
-        (ConditionsChoice("none", "restart"), "--switch restart"),
-        (ConditionsChoice("none", "hot", ("mild",)), "--inject"),
+        (ConditionsChoice("greedy", "hot"), "online"),
+        (ConditionsChoice("none", "restart"), "switch"),
+        (ConditionsChoice("none", "hot", ("mild",)), "inject"),
     ],
 )
 def test_nothing_may_be_chosen_for_recorded_runs(chosen: ConditionsChoice, option: str) -> None:

@@ -205,7 +205,7 @@ class TestRead:
         searched.make(record_of(50.0, start=500), Fork(parent, 50.0))
         replays.make(whole)
         said = (
-            r"^no complete runs of 'job' with bsp,asp in .*, those with --online[^\n]* adds them$"
+            r"^no complete runs of 'job' with bsp,asp in .*, those with treated[^\n]* import_runs"
         )
         with pytest.raises(UserError, match=said):
             read(database)
@@ -400,7 +400,7 @@ class TestWhichRun:
         assert "(recorded: none)" in refusal(ReplayTrainer(Recording(SHORT, ())), spec(50.0))
         for conditions in (RunConditions("greedy"), RunConditions(injections=("kill:ps,at=60%",))):
             message = refusal(ReplayTrainer(RECORDING), spec(50.0, conditions=conditions))
-            assert "leave these out, or choose another --trainer" in message
+            assert "leave these out, or choose another trainer" in message
 
 
 class TestStops:

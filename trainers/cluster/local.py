@@ -25,7 +25,7 @@ def load_local_workload(reference: str, workers: int) -> Workload:
         UserError: There is no such workload, or the number of workers is below 1.
     """
     if workers < 1:
-        raise UserError(f"--workers is {workers}: give a whole number of 1 or more")
+        raise UserError(parameter="workers", value=workers, allowed="a whole number of 1 or more")
     find_module(reference)
     # Before the user's module, which may build tensors while it is imported.
     from syncswitch.trainers.model.tensorflow_api import prepare_for_threads

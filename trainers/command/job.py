@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from string import Formatter
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError, leave_out
 from syncswitch.storage.records.job import (
     MOST_WORKER_STEPS,
     Recipe,
@@ -62,20 +62,24 @@ class CommandTemplate:
             words = shlex.split(text)
         except ValueError as error:
             raise UserError(
-                f"--command {text!r} cannot be split into words: {error}; close the quote, or write"
-                " \\ before a literal one"
+                f"it cannot be split into words: {error}",
+                parameter="command",
+                value=text,
+                remedy="close the quote, or write \\ before a literal one",
             ) from error
         if not words or not words[0]:
             raise UserError(
-                '--command is empty; give your training command, such as --command "torchrun'
-                ' train.py --start-local-sgd {switch_step}"'
+                "is empty",
+                parameter="command",
+                remedy="give your training command, such as 'train.py -s {switch_step}'",
             )
         for word in words:
-            check_text("--command", word)
+            check_text("command", word)
         if _names(words[0]):
             raise UserError(
-                f"--command starts with {words[0]!r}: the program itself must be the same for every"
-                " run; write its name"
+                f"starts with {words[0]!r}, and the program itself must be the same for every run",
+                parameter="command",
+                remedy="write its name",
             )
         return cls(tuple(words))
 
@@ -148,7 +152,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     )
 
 
-def check_text(option: str, text: str) -> None:
+def check_text(parameter: str, text: str) -> None:
     """Raises UserError if a text has unknown placeholders."""
     try:
         for _, name, form, conversion in Formatter().parse(text):
@@ -157,7 +161,9 @@ def check_text(option: str, text: str) -> None:
     except ValueError as error:
         known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
         raise UserError(
-            f"{option} has {text!r}: {error}; known: {known}; write {{{{ and }}}} for braces"
+            f"{error}; known: {known}; write {{{{ and }}}} for braces",
+            parameter=parameter,
+            value=text,
         ) from error
 
 
@@ -182,23 +188,30 @@ def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metr
         if unit is None:
             return _ACCURACY
         raise UserError(
-            f"--metric-unit is {unit!r}, and an accuracy has none; name what else the command"
-            " measures with --metric-name"
+            "an accuracy has none",
+            parameter="metric_unit",
+            value=unit,
+            remedy=Set("metric_name", verb="name what else the command measures with"),
         )
     if not name or not name.isprintable() or len(name) > _LONGEST_NAME or name in _TAKEN:
         raise UserError(
-            f"--metric-name is {name[:40]!r}: give the name under which the command reports it,"
-            f" such as val_loss; {', '.join(_TAKEN)} mean other things"
+            "give the name under which the command reports it, such as val_loss;"
+            f" {', '.join(_TAKEN)} mean other things",
+            parameter="metric_name",
+            value=name[:40],
         )
     if goal is None:
         raise UserError(
-            f"--metric-name is {name!r}: add --metric-goal max if more of it is better, or"
-            " --metric-goal min if less is"
+            "whether more of it is better is not known",
+            parameter="metric_name",
+            value=name,
+            remedy=(Set("metric_goal", "max", "add"), Set("metric_goal", "min", "add")),
         )
     if unit is not None and not (unit.isprintable() and 0 < len(unit) <= _LONGEST_UNIT):
         raise UserError(
-            f"--metric-unit is {unit[:40]!r}: give one of 1 to {_LONGEST_UNIT} characters, such as"
-            " km, or leave it out"
+            f"give one of 1 to {_LONGEST_UNIT} characters, such as km, or leave it out",
+            parameter="metric_unit",
+            value=unit[:40],
         )
     return Metric(name, goal, unit, lowest=None, highest=None)
 
@@ -245,42 +258,50 @@ class CommandJob:
             raise UserError(f"{problem} as WORKLOAD")
         if not 2 <= self.total_steps <= MOST_WORKER_STEPS:
             raise UserError(
-                f"--total-steps is {self.total_steps}: give the steps of a whole training as the"
-                f" command counts them, 2 to {MOST_WORKER_STEPS}"
+                "give the steps of a whole training as the command counts them, 2 to"
+                f" {MOST_WORKER_STEPS}",
+                parameter="total_steps",
+                value=self.total_steps,
             )
         limits = {
-            "--timeout": self.timeout_seconds,
-            "--silence": self.silence_seconds,
+            "timeout": self.timeout_seconds,
+            "silence": self.silence_seconds,
             "grace_seconds": self.grace_seconds,
         }
-        for option, seconds in limits.items():
+        for limit, seconds in limits.items():
             if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
-                raise UserError(f"{option} is {seconds:g}: give seconds above 0")
+                raise UserError(parameter=limit, value=seconds, allowed="seconds above 0")
         program = self.template.words[0]
         if shutil.which(program) is None:
             raise UserError(
-                f"--command starts with {program!r}, which is not a program here; give one on the"
-                " PATH, or a path to an executable file (for a script that is not executable:"
-                f" sh {program})"
+                f"starts with {program!r}, which is not a program here",
+                parameter="command",
+                remedy="give one on the PATH, or a path to an executable file (for a script that is"
+                f" not executable: sh {program})",
             )
         if self.metric_pattern is not None:
             pattern_reader(self.metric_pattern, self.metric)
             if self.step_name != STEP:
                 raise UserError(
-                    f"--step-name is {self.step_name!r}, a key of the lines in --metric-file; with"
-                    " --metric-pattern name the group step instead"
+                    "it is a key of lines in a file, and a pattern names its group step instead",
+                    parameter="step_name",
+                    value=self.step_name,
+                    remedy=leave_out("step_name"),
                 )
         if not self.step_name or self.step_name in (self.metric.name, "seconds", "diverged"):
             raise UserError(
-                f"--step-name is {self.step_name!r}: give the key under which the lines have the"
-                " steps done, such as iter"
+                "give the key under which the lines have the steps done, such as iter",
+                parameter="step_name",
+                value=self.step_name,
             )
-        check_text("--metric-file", self.metric_file)
+        check_text("metric_file", self.metric_file)
         inside = self.metric_file.removeprefix(_OUTPUT)
         if inside == self.metric_file or not inside or ".." in Path(inside).parts:
             raise UserError(
-                f"--metric-file is {self.metric_file!r}: every run needs its own file; give one in"
-                f" {_OUTPUT}, which the command also finds in SYNCSWITCH_OUTPUT_DIR"
+                f"every run needs its own file; give one in {_OUTPUT}, which the command also finds"
+                " in SYNCSWITCH_OUTPUT_DIR",
+                parameter="metric_file",
+                value=self.metric_file,
             )
 
     @property

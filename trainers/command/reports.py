@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.files import open_plain_file
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.trial import (
@@ -86,15 +86,18 @@ def pattern_reader(text: str, metric: Metric = _ACCURACY) -> ParseLine:
         pattern = re.compile(text)
     except re.error as error:
         raise UserError(
-            f"--metric-pattern {text!r} is not a regular expression: {error}; give one {example}"
+            f"it is not a regular expression: {error}; give one {example}",
+            parameter="metric_pattern",
+            value=text,
         ) from error
     same = {"value", *(["percent"] if metric.name == ACCURACY_NAME else [])}
     named = {name if group in same else group for group in pattern.groupindex}
     missing = [wanted for wanted in ("step", name) if wanted not in named]
     if missing:
         raise UserError(
-            f"--metric-pattern {text!r} has no group named {' and none named '.join(missing)};"
-            f" give one {example}"
+            f"it has no group named {' and none named '.join(missing)}; give one {example}",
+            parameter="metric_pattern",
+            value=text,
         )
 
     def parse(line: str) -> Report | None:
@@ -129,8 +132,8 @@ def _report(content: dict[str, Any], metric: Metric) -> Report | None:
     accuracy = None if value is None else metric.accuracy(value)
     if not diverged and accuracy is not None and not metric.is_possible(accuracy):
         raise ValueError(
-            f"{metric.name} is {value:g}; give a number {metric.range_text}, in a --metric-pattern"
-            " a group named percent instead, or say with --metric-name what else it is"
+            f"{metric.name} is {value:g}; give a number {metric.range_text}, in a pattern a group"
+            " named percent instead, or name what else the metric is"
         )
     seconds = _value(content, "seconds")
     if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
@@ -343,7 +346,7 @@ class ReportLog:
         assert report.step is not None
         if report.step > self._total:
             raise ValueError(
-                f"step is {report.step}, beyond the {self._total} of --total-steps; correct one"
+                f"step is {report.step}, beyond the {self._total} of the training; correct one"
             )
         if self._is_restarted:
             is_start = report.accuracy is None or report.seconds == 0.0
@@ -428,9 +431,11 @@ class ReportLog:
         is_usual = missing == longest and missing <= _LARGEST_REST * self._total
         if missing >= max(1, longest) and not is_usual:
             raise UserError(
-                f"the command succeeded after step {self.step:,} of --total-steps"
-                f" {self._total:,}; give the number of steps that it makes, or have it report up to"
-                " its last one"
+                f"the command succeeded after step {self.step:,} of {self._total:,}",
+                remedy=(
+                    Set("total_steps", verb="give the number of steps that it makes as"),
+                    "have it report up to its last one",
+                ),
             )
 
     def record(self, *, stopped_early: bool = False) -> TrialRecord:

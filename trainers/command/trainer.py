@@ -21,7 +21,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import FatalError, RetryableError, UserError
+from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import (
@@ -58,9 +58,11 @@ def _writing_to(folder: Path) -> Iterator[None]:
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise (FatalError if is_full else UserError)(
-            f"the folder for runs {folder} cannot be used: {error.strerror or error};"
-            f" {'free some disk space there, or ' if is_full else ''}name another with"
-            " --output-folder"
+            f"the folder for runs {folder} cannot be used: {error.strerror or error}",
+            remedy=(
+                *(["free some disk space there"] if is_full else []),
+                Set("output_folder", verb="name another with"),
+            ),
         ) from error
 
 
@@ -175,13 +177,15 @@ class CommandTrainer(Trainer):
         check_job(spec, own)
         if not spec.conditions.is_undisturbed:
             raise UserError(
-                "--online, --switch and --inject act on syncswitch's own clusters, not on a"
-                " command; leave them out, or choose another --trainer"
+                "act on syncswitch's own clusters, not on a command",
+                parameter=("online", "switch", "inject"),
+                remedy=("leave them out", Set("trainer", verb="choose another")),
             )
         if spec.fork_from is not None or spec.checkpoint_percents:
             raise UserError(
                 f"a run of command {identity.name!r} can neither start from a checkpoint of another"
-                " run nor write one; give --no-share-prefix"
+                " run nor write one",
+                remedy=Set("share_prefix", False),
             )
 
 
@@ -423,10 +427,10 @@ class _CommandRun:
         """Raises RetryableError if the run takes too long, or is silent for too long."""
         now, job = time.monotonic(), self._job
         if job.timeout_seconds is not None and now - self._begun > job.timeout_seconds:
-            raise self._failure(f"did not end within {job.timeout_seconds:g} s (--timeout)")
+            raise self._failure(f"did not end within {job.timeout_seconds:g} s, its limit")
         if job.silence_seconds is not None and now - self._heard > job.silence_seconds:
             raise self._failure(
-                f"printed and reported nothing for {job.silence_seconds:g} s (--silence)"
+                f"printed and reported nothing for {job.silence_seconds:g} s, the limit"
             )
 
     def _check_end(self, status: int) -> None:
@@ -438,18 +442,21 @@ class _CommandRun:
         if not self.reports.evaluations:
             raise UserError(
                 f"the command succeeded without reporting its {self._job.metric.name}:"
-                f" {self._wanted} in {self.source}; its output is in {self._log}"
+                f" {self._wanted} in {self.source}; its output is in {self._log}",
+                remedy=(
+                    Set("metric_file", verb="name the file with"),
+                    Set("metric_pattern", verb="read the output with"),
+                ),
             )
         self.reports.check_whole()
 
     @property
     def _wanted(self) -> str:
         if self._job.metric_pattern is not None:
-            return f"no line matches --metric-pattern {self._job.metric_pattern!r}"
+            return f"no line matches the pattern {self._job.metric_pattern!r}"
         return (
             f'there is no line like {{"{self._job.step_name}": 100, "seconds": 12.5,'
-            f' "{self._job.metric.name}": 0.91}} (name the file with --metric-file, or read the'
-            " output with --metric-pattern)"
+            f' "{self._job.metric.name}": 0.91}}'
         )
 
     def _failure(self, what: str) -> RetryableError:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Part, Set, UserError
 
 
 class _Kind(NamedTuple):
@@ -60,9 +60,8 @@ _FAILURES_OF = {
 """The failures that each launcher can cause; one of another package ends processes."""
 
 _REFUSALS = {
-    "simulated": "a simulated cluster only supports stragglers and kill:worker; leave it out",
-    "tf-config": "the processes of TF_CONFIG's cluster belong to whoever started them; use"
-    " --launcher processes",
+    "simulated": "a simulated cluster only supports stragglers and kill:worker",
+    "tf-config": "the processes of TF_CONFIG's cluster belong to whoever started them",
 }
 
 
@@ -155,8 +154,10 @@ def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tup
             found += _expanded(text, workers, switch_percent)
         else:
             raise UserError(
-                f"--inject is {text!r}: give an injection such as kill:worker=1,at=30% (kinds:"
-                f" {', '.join(_KINDS)}), or a scenario ({', '.join(SCENARIOS)})"
+                parameter="inject",
+                value=text,
+                allowed=f"an injection such as kill:worker=1,at=30% (kinds: {', '.join(_KINDS)}),"
+                f" or a scenario ({', '.join(SCENARIOS)})",
             )
     _check_workers(found, workers)
     return tuple(found)
@@ -183,7 +184,8 @@ def _expanded(text: str, workers: int, switch_percent: float) -> tuple[Injection
     if workers <= scenario.stragglers:
         raise UserError(
             f"scenario {text!r} makes {scenario.stragglers} of the workers slow, and there are"
-            f" {workers}; use {scenario.stragglers + 1} or more --workers"
+            f" {workers}",
+            remedy=Set("workers", verb=f"use {scenario.stragglers + 1} or more"),
         )
     if switch_percent <= 0:
         raise UserError(
@@ -211,23 +213,29 @@ def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1
     The launcher is a key of `_FAILURES_OF`, or one of another package.
     """
     for injection in found:
-        problem = None
+        problem: str | None = None
+        remedy: Part | tuple[Part, ...] = "leave it out"
         if injection.kind == "straggler":
             continue
         if f"{injection.kind}:{injection.role}" not in _FAILURES_OF.get(launcher, _KILLS):
-            nobody = f"{launcher} has no process to {injection.kind}; use --launcher processes"
+            nobody = f"{launcher} has no process to {injection.kind}"
             problem = _REFUSALS.get(launcher, nobody)
+            if launcher != "simulated":
+                remedy = Set("launcher", "processes", "use")
         elif injection.lasting is not None and launcher != "simulated":
-            problem = "a real worker comes back as soon as it can; leave for= out"
+            problem, remedy = "a real worker comes back as soon as it can", "leave for= out"
         elif injection.role == "ps" and injection.number >= servers:
             only = (
                 "there is one parameter server, ps=0"
                 if servers == 1
                 else f"the {servers} parameter servers are numbered from 0 to {servers - 1}"
             )
-            problem = f"{only}; give another number, or more --parameter-servers"
+            problem = only
+            remedy = ("give another number", Set("parameter_servers", verb="use more"))
         if problem is not None:
-            raise UserError(f"injection {injection.text!r} cannot be used: {problem}")
+            raise UserError(
+                f"injection {injection.text!r} cannot be used: {problem}", remedy=remedy
+            )
 
 
 def _check_workers(found: Sequence[Injection], workers: int) -> None:
@@ -247,8 +255,9 @@ def _check_workers(found: Sequence[Injection], workers: int) -> None:
     for at, gone in taken.items():
         if len(gone) == workers:
             raise UserError(
-                f"--inject takes all {workers} workers away at {at.text}; leave one of them, or"
-                " use more --workers"
+                f"takes all {workers} workers away at {at.text}",
+                parameter="inject",
+                remedy=("leave one of them", Set("workers", verb="use more")),
             )
 
 

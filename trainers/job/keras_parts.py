@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.errors import Set, WorkloadError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.embeddings import thin_embeddings
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload, users_code
@@ -69,8 +69,11 @@ def check_model(model: Any, whose: str) -> None:
         if getattr(type(model), name) is not getattr(keras.Model, name):
             raise WorkloadError(
                 f"{whose}: the model, a {type(model).__name__}, has its own {name}, which no"
-                " run would call; write it as a loss, or with add_loss in a layer, or search the"
-                " script as it is with syncswitch-search run --trainer command"
+                " run would call",
+                remedy=(
+                    "write it as a loss, or with add_loss in a layer",
+                    Set("trainer", "command", "search the script as it is with"),
+                ),
             )
     for layer in model._flatten_layers():
         if getattr(layer, "stateful", False):

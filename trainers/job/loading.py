@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import UserError, WorkloadError, one_line
+from syncswitch.storage.errors import Set, UserError, WorkloadError, one_line
 
 if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
@@ -89,8 +89,15 @@ def need_tensorflow() -> None:
     """Raises UserError if TensorFlow is not installed, as in `requirements-light.txt`."""
     if importlib.util.find_spec("tensorflow") is None:
         raise UserError(
-            "a workload needs TensorFlow, which is missing; run: pip install tensorflow (training"
-            " commands and loops of your own do without: --trainer command)"
+            "a workload needs TensorFlow, which is missing",
+            remedy=(
+                "run: pip install tensorflow",
+                Set(
+                    "trainer",
+                    "command",
+                    "train a command, which does without, with",
+                ),
+            ),
         )
 
 

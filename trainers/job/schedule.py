@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from syncswitch.storage.errors import UnsuitableProtocolError, UserError
+from syncswitch.storage.errors import Set, UnsuitableProtocolError, UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.protocols import Exchange, check_protocols, choose_protocol
@@ -178,7 +178,8 @@ def check_length(identity: WorkloadIdentity) -> None:
     if 2 * n > W:
         raise UserError(
             f"workload {identity.name!r} has {W:,} worker-steps, fewer than two rounds of {n:,} "
-            "workers; take fewer --workers, or make the job longer"
+            "workers",
+            remedy=(Set("workers", verb="use fewer"), "make the job longer"),
         )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
+from syncswitch.storage.errors import Part, SyncSwitchError, WorkloadError, one_line
 from syncswitch.storage.records.job import MOST_WORKER_STEPS, name_problem
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 
@@ -191,9 +191,9 @@ class Workload:
                 " limit, such as (0, None)"
             )
 
-    def error(self, problem: str) -> WorkloadError:
+    def error(self, problem: str, remedy: Part | Sequence[Part] = ()) -> WorkloadError:
         """Makes an error about this workload, whose problem is one line."""
-        return WorkloadError(f"workload {self.name!r}: {problem}")
+        return WorkloadError(f"workload {self.name!r}: {problem}", remedy=remedy)
 
     def load_data(self) -> AnyData:
         """Loads the training and the test set.

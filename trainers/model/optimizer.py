@@ -149,9 +149,10 @@ class KerasOptimizer(Optimizer):
             problem = "does not say to which parameters its variables belong"
         if problem is not None:
             raise UserError(
-                f"--parameter-servers is {servers}, and the workload's optimizer"
-                f" {type(optimizer).__name__} {problem}; use another optimizer, clipnorm or"
-                " clipvalue, or one parameter server"
+                f"the workload's optimizer {type(optimizer).__name__} {problem}",
+                parameter="parameter_servers",
+                value=servers,
+                remedy="use another optimizer, clipnorm or clipvalue, or one parameter server",
             )
         return list(zip(sizes, owners, strict=True))
 

@@ -467,14 +467,18 @@ _SUFFIX = ".keras"
 def check_model_path(path: Path) -> None:
     """Raises UserError if a model could not be saved there; called before its training."""
     if path.suffix != _SUFFIX:
-        raise UserError(f"--output is {path}: give a name that ends in {_SUFFIX}")
+        raise _no_model_at(path, f"give a name that ends in {_SUFFIX}")
     folder = path.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UserError(f"--output is {path}: {folder} is not a folder that can be written to")
+        raise _no_model_at(path, f"{folder} is not a folder that can be written to")
     if path.is_dir():
-        raise UserError(f"--output is {path}: that is a folder; give the name of a file")
+        raise _no_model_at(path, "that is a folder; give the name of a file")
     if path.is_file() and not is_zipfile(path):
-        raise UserError(f"--output is {path}: that file is not a Keras model; name another one")
+        raise _no_model_at(path, "that file is not a Keras model; name another one")
+
+
+def _no_model_at(path: Path, why: str) -> UserError:
+    return UserError(why, parameter="output", value=str(path))
 
 
 def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:

@@ -67,7 +67,9 @@ class ProtocolChoice:
             self.kind.check_cluster(workers, self.options)
         except ValueError as error:
             raise UserError(
-                f"protocol {self.text!r} cannot be used with --workers {workers}: {error}"
+                f"protocol {self.text!r} cannot be used: {error}",
+                parameter="workers",
+                value=workers,
             ) from error
 
     def machine(self, workers: Iterable[int]) -> SyncProtocol:
@@ -103,8 +105,10 @@ def parse_pair(text: str) -> tuple[str, str]:
     """Reads `first,second`, the protocols before and after the switch, into their recorded form."""
     usages = ", ".join(sorted(kind.usage for kind in PROTOCOLS.values()))
     wrong = UserError(
-        f"--protocols is {text!r}: give two different protocols, before and after the switch, "
-        f"such as bsp,asp (known: {usages})"
+        "give two different protocols, before and after the switch, such as bsp,asp"
+        f" (known: {usages})",
+        parameter="protocols",
+        value=text,
     )
     return _pair(text, wrong, lambda part: choose_protocol(part).text)
 
@@ -118,8 +122,10 @@ def alone(text: str) -> tuple[str, str]:
 def parse_named_pair(text: str) -> tuple[str, str]:
     """Reads a pair like `parse_pair`, but also names that only the trained command knows."""
     wrong = UserError(
-        f"--protocols is {text!r}: give two different names, before and after the switch, such as"
-        f" ddp,local-sgd (letters, digits and . _ + : -, at most {_LONGEST_NAME})"
+        "give two different names, before and after the switch, such as ddp,local-sgd"
+        f" (letters, digits and . _ + : -, at most {_LONGEST_NAME})",
+        parameter="protocols",
+        value=text,
     )
 
     def name(part: str) -> str:

@@ -17,7 +17,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.trainers.loop_switch import LoopSwitch
 from syncswitch.trainers.protocols import AveragePeriod
 
@@ -184,9 +184,11 @@ class TrainerSwitch:
         expected = self._switch.total_steps
         if expected not in (None, total_steps):
             raise UserError(
-                f"the policy is for {expected:,} steps, and the trainer makes {total_steps:,};"
-                f" train with max_steps={expected}, or find a policy with"
-                f" --total-steps {total_steps}"
+                f"the policy is for {expected:,} steps, and the trainer makes {total_steps:,}",
+                remedy=(
+                    f"train with max_steps={expected}",
+                    Set("total_steps", total_steps, "find a policy with"),
+                ),
             )
         self._second_way.attach(model)
         self._is_second = False

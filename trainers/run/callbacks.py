@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.errors import Command, Part, Run, Set, WorkloadError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.job.keras_parts import build_metric, built_part, decided_by
 from syncswitch.trainers.job.workload import Workload, users_code
@@ -26,19 +26,24 @@ _CALLED = (
     "on_train_end",
 )
 _DONE_ANYWAY = ("History", "ProgbarLogger", "TerminateOnNaN")
-_OTHERWISE = {
-    "BackupAndRestore": "--checkpoint-every saves a run, and --resume continues it",
-    "CSVLogger": "each test of a run is in the database; export them with syncswitch-search trials"
-    " --evaluations",
+_OTHERWISE: dict[str, Part | tuple[Part, ...]] = {
+    "BackupAndRestore": (
+        Set("checkpoint_every", verb="save a run with"),
+        Set("resume", True, "continue it with"),
+    ),
+    "CSVLogger": (
+        "take the tests of a run from the database",
+        Run(Command.EXPORT_TESTS, verb="export them with:"),
+    ),
     "EarlyStopping": "all runs of a search are equally long, and the search itself ends those that"
     " have settled; shorten epochs",
     "LearningRateScheduler": "give the optimizer a schedule over steps"
     " (keras.optimizers.schedules)",
-    "ModelCheckpoint": "give syncswitch-run --output or --checkpoint-every",
+    "ModelCheckpoint": (Set("output"), Set("checkpoint_every")),
     "ReduceLROnPlateau": "set learning_rate_boundaries, or give the optimizer a schedule"
     " over steps",
     "SwapEMAWeights": "with use_ema a run tests and saves the averages anyway",
-    "TensorBoard": "use --tensorboard of the search or of syncswitch-run",
+    "TensorBoard": Set("tensorboard"),
 }
 
 
@@ -57,7 +62,7 @@ def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
         own = [one.__name__ for one in type(callback).__mro__ if one.__module__.startswith("keras")]
         instead = next((_OTHERWISE[one] for one in own if one in _OTHERWISE), None)
         if instead is not None:
-            raise WorkloadError(f"{whose}: callback {name} cannot be used here; {instead}")
+            raise WorkloadError(f"{whose}: callback {name} cannot be used here", remedy=instead)
         plain = keras.callbacks.Callback
         wanted = [
             one

@@ -33,9 +33,9 @@ def run_identity(spec: TrialSpec) -> dict[str, Any]:
         "job": identity.fingerprint,
         "switch at percent": spec.switch_percent,
         "seed": spec.seed,
-        "--online": conditions.online,
-        "--switch": conditions.switch_mechanism,
-        "--inject": "; ".join(conditions.injections) or None,
+        "online": conditions.online,
+        "switch": conditions.switch_mechanism,
+        "inject": "; ".join(conditions.injections) or None,
     }
 
 

@@ -91,19 +91,25 @@ def check_tensorboard(folder: Path) -> None:
     """Raises UserError if logs cannot be written; creates nothing."""
     if importlib.util.find_spec("tensorboard") is None:
         raise UserError(
-            "--tensorboard needs the package tensorboard, which is missing; run:"
-            " pip install 'syncswitch[tensorboard]'"
+            "needs the package tensorboard, which is missing",
+            parameter="tensorboard",
+            remedy="run: pip install 'syncswitch[tensorboard]'",
         )
     # The first log creates the folder.
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not os.path.isdir(there):
         raise UserError(
-            f"--tensorboard is {str(folder)!r}, which cannot be made ({str(there)!r} is not a"
-            " folder); name a folder that can be written"
+            f"it cannot be made ({str(there)!r} is not a folder)",
+            parameter="tensorboard",
+            value=str(folder),
+            remedy="name a folder that can be written",
         )
     if not os.access(there, os.W_OK | os.X_OK):
         raise UserError(
-            f"--tensorboard is {str(folder)!r}, which cannot be written; name another folder"
+            "it cannot be written",
+            parameter="tensorboard",
+            value=str(folder),
+            remedy="name another folder",
         )
 
 

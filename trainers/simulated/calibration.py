@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import IMPORT_SOME, SEARCH_FIRST, Set, UserError
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timeline import (
@@ -67,8 +67,11 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
         seconds = math.fsum(phase.seconds for phase in phases)
         if steps == 0 or seconds <= 0:
             raise UserError(
-                f"no measured time with {protocol.upper()}: a profile needs runs with bsp and asp;"
-                " `syncswitch-search run` or `syncswitch-search import` adds them"
+                f"no measured time with {protocol.upper()}: a profile needs runs with bsp and asp",
+                remedy=(
+                    SEARCH_FIRST,
+                    IMPORT_SOME,
+                ),
             )
         pace[protocol] = seconds / steps * workers
     return Measured(workers, pace[_SYNCHRONOUS], pace[_ASYNCHRONOUS], len(kept))
@@ -112,9 +115,14 @@ def _check_fits(what: str, measured_seconds: float, least_seconds: float) -> Non
     if least_seconds > measured_seconds:
         raise UserError(
             f"{what} was measured to take {measured_seconds:.4g} s, less than the"
-            f" {least_seconds:.4g} s that this variation and network take at least; give a smaller"
-            " --variation, --latency or --parameters, or a larger --worker-bandwidth or"
-            " --server-bandwidth"
+            f" {least_seconds:.4g} s that this variation and network take at least",
+            remedy=(
+                *(
+                    Set(one, verb="give a smaller")
+                    for one in ("variation", "latency", "parameters")
+                ),
+                *(Set(one, verb="a larger") for one in ("worker_bandwidth", "server_bandwidth")),
+            ),
         )
 
 

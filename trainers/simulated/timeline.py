@@ -571,9 +571,10 @@ class Timeline:
         identity, conditions = spec.identity, spec.conditions
         if conditions.switch_mechanism != "hot":
             raise UserError(
-                f"switch mechanism {conditions.switch_mechanism!r}: a simulated cluster has no"
-                " processes to start anew; use --switch hot (switch_seconds of a profile says what"
-                " that costs)"
+                "a simulated cluster has no processes to start anew",
+                parameter="switch",
+                value=conditions.switch_mechanism,
+                allowed="hot (switch_seconds of a profile says what that costs)",
             )
         found = injections(conditions.injections, identity.workers, spec.switch_percent)
         check_injections(found, "simulated")

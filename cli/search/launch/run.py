@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from syncswitch.cli.search.launch.making import (
     resumable,
 )
 from syncswitch.cli.trainer_kinds import trainer_options
+from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.base import (
     Job,
     JobRequest,
@@ -39,11 +39,11 @@ from syncswitch.searcher.backends.base import (
 )
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import TRAINERS
-from syncswitch.searcher.command_lines import use_words
+from syncswitch.searcher.command_lines import use_command
 from syncswitch.searcher.search.plan import too_short
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES, make_strategy
 from syncswitch.storage.database.inspection import shown
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Command, Run, Set, UserError
 from syncswitch.storage.records.job import USUAL_PROTOCOLS
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
@@ -376,17 +376,18 @@ def _how_to_use(policy: TimingPolicy, plan: SearchPlan, job: Job, *, is_current:
     """Lines with the command line that trains with this policy; of a command, also without us."""
     version = None if is_current else policy.version
     if job.command is not None:
-        words = ["syncswitch-run", job.reference, *job.command.options]
-        words += [] if version is None else ["--policy", str(version)]
+        chosen = () if version is None else (Set("policy", str(version)),)
+        use = Run(Command.TRAIN, (job.reference, *job.command.options, *chosen))
     else:
         # What was trained here can be loaded again; what was recorded, perhaps not.
         loaded_from = None if job.recordings_url is None else job.reference
-        words = use_words(
+        use = use_command(
             job.identity, loaded_from, job.reference, version, plan.conditions, job.profile
         )
     if is_given("storage_url"):
-        words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]
-    lines = [f"  {shlex.join(words)}"]
+        place = shown(str(click.get_current_context().params["storage_url"]))
+        use = replace(use, arguments=(*use.arguments, Set("storage", place)))
+    lines = [f"  {OPTION_WORDS.command(use)}"]
     if job.command is not None:
         lines += ["or by itself, without a guard:", f"  {job.command.alone(policy)}"]
     return lines

@@ -45,7 +45,7 @@ def test_the_first_training_needs_no_search_and_says_what_is_not_known(job: str)
         "this run, with seed 0, switches to ASP at 12.5 %, guarded by its own tests; a switch that"
         " fails costs what was trained after it. No run of BSP alone has measured a target, and by"
         " what other jobs show (7 recorded jobs) that is the least time for the 3 trainings to come"
-        " (--uses)."
+        "."
     ) in said
     expected = "that is expected from other jobs, and not measured on this one"
     # Before the run; in its closing lines its own pace counts.

@@ -114,7 +114,7 @@ def test_noise_is_measured_said_and_sends_no_run_back_again_and_again(
     assert not any("," in one for one in failed)
     spread = "runs of the first way alone differ by more than the 0.01 that may be lost: 1 in 20"
     assert [spread in words for words in said] == [number in {1, 2} for number in range(8)]
-    assert "--threshold 0.15 accepts it, and --threshold-runs 3 measures" in said[2]
+    assert "a threshold of 0.15 accepts it, and 3 threshold runs measure" in said[2]
     low = next(number for number in range(3, 8) if not found[number]["kept"])
     assert "let through as runs without a switch differ as much by chance" in said[low]
 
@@ -133,9 +133,9 @@ def test_a_threshold_of_the_users_own_is_that_of_the_policies_to_come(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--switch-at", "50"), "leave out --switch-at, or --threshold"),
-        (("--no-learn",), "leave out --no-learn, or --threshold"),
-        (("--learn",), "--threshold is 2.0: give above 0 and below 1"),
+        (("--switch-at", "50"), "leave out --switch-at, or leave out --threshold"),
+        (("--no-learn",), "leave out --no-learn, or leave out --threshold"),
+        (("--learn",), "--threshold is 2.0; allowed: above 0 and below 1"),
     ],
 )
 def test_a_threshold_that_no_run_learns_with_is_an_error(
@@ -174,9 +174,9 @@ def test_runs_that_are_there_measure_the_threshold_at_once(job: Job) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("5", "--no-learn"), "leave out --no-learn, or --threshold-runs"),
+        (("5", "--no-learn"), "leave out --no-learn, or leave out --threshold-runs"),
         (("5", "--threshold", "0.1"), "--threshold and --threshold-runs both say how much"),
-        (("11", "--learn"), "--threshold-runs is 11: give a whole number, 3 to 10"),
+        (("11", "--learn"), "--threshold-runs is 11; allowed: a whole number, 3 to 10"),
     ],
 )
 def test_runs_that_can_measure_no_threshold_are_an_error(

@@ -122,5 +122,5 @@ def test_a_command_that_does_not_know_its_switch_is_noticed(
     text = shlex.join(command(tmp_path, reads).words)
     pattern = r"step (?P<step>\d+) accuracy (?P<accuracy>\S+)"
     done = run(invoke, text, *ONE_RUN, "--metric-pattern", pattern)
-    assert "note: --command has neither {switch_step} nor {switch_percent}" in done.stderr
+    assert "note: the command has neither {switch_step} nor {switch_percent}" in done.stderr
     assert " SYNCSWITCH_SWITCH_PERCENT=" in done.stdout.splitlines()[-1]

@@ -141,8 +141,8 @@ def test_a_server_that_is_away_costs_one_line(
     assert result.stdout == without_storage(plain.stdout)
     (line,) = set(result.stderr.splitlines()) - set(plain.stderr.splitlines())
     assert line == (
-        f"MLflow at {away} does not answer; copy them later with `syncswitch-search"
-        f" export generated --mlflow {away}`"
+        f"MLflow at {away} does not answer; copy the runs later, with: syncswitch-search"
+        f" export generated --mlflow {away}"
     )
     invoke.succeeds("export", "generated", "--mlflow", mlflow_uri)
     check_same(mlflow_uri, url)

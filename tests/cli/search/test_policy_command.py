@@ -67,7 +67,7 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
         for words in ("8 workers, bsp,asp", "4 workers, bsp,asp"):
             assert words in line
         assert all(policy["fingerprint"][:12] in line for policy in listed)
-        assert "choose with --workers, --protocols, --cluster or the fingerprint" in line
+        assert "choose with --workers, or --protocols, or --cluster, or the fingerprint" in line
     assert not path.exists()
     assert invoke.answer("policy", "list") == listed
     invoke.succeeds("policy", "alias", "generated", "pinned", "1", "--workers", "4")

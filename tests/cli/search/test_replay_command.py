@@ -98,7 +98,7 @@ def test_the_number_of_workers_is_that_of_the_recording(replay: Invoke, folder: 
     record(elsewhere(folder), GENERATED, runs=1)
     line = error_line(replay(*options))
     assert "names 2 workloads" in line
-    assert "choose with --workers or the fingerprint" in line
+    assert "choose with --workers, or give the fingerprint" in line
     assert answered_for("--workers", "4") == 4
 
 

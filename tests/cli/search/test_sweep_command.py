@@ -12,6 +12,7 @@ from command_line import Invoke, error_line, export
 from generated_trainer import identity
 from searches import trials_of
 
+from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.training.policy import Wanted, chosen_by_policy
 from syncswitch.searcher.training.uses import UsesHome
@@ -210,7 +211,8 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
     wanted = Wanted(LocalTrainer(), "digits", None, None, None, UsesHome(url, print))
     with pytest.raises(PolicyError) as caught:
         chosen_by_policy(wanted)
-    hint = str(caught.value).split("try it on the real job with: ")[1].split("; or ")[0]
+    said = OPTION_WORDS.say(caught.value)
+    hint = said.split("try it on the real job with: ")[1].split(", or ")[0]
     program, *arguments = shlex.split(hint)
     assert program == "syncswitch-search"
     done = invoke.succeeds(*arguments, "--runs", "1")
@@ -229,17 +231,17 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
         ("no.json generated", "cannot read the policy file no.json"),
         ("altered.json generated", "policy file altered.json was altered"),
         ("JOB generated --protocols bsp", "--protocols is 'bsp'"),
-        ("JOB generated --trainer replay", "add --recordings URL"),
+        ("JOB generated --trainer replay", "add --recordings"),
         ("JOB digits --trainer simulated --profile x", "profile 'x'"),
         (
             "JOB digits --trainer simulated --protocols ds-sync:3,asp",
-            "protocol 'ds-sync:3' cannot be used with --workers 4",
+            "--workers is 4: protocol 'ds-sync:3' cannot be used",
         ),
         (
             "JOB generated --protocols asp,bsp --online greedy",
-            "--online greedy acts while workers wait for each other",
+            "--online is 'greedy': it acts while workers wait for each other",
         ),
-        ("JOB generated --inject worse", "--inject is 'worse': give an"),
+        ("JOB generated --inject worse", "--inject is 'worse'; allowed: an"),
         ("JOB generated --inject kill:worker=9,at=1%", "numbered from 0 to 3"),
         ("JOB generated --inject kill:ps,at=1%", "use --launcher processes"),
         ("JOB generated --workers 3000 --at 99", "too short for a switch at 99 %"),
@@ -249,7 +251,7 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
         ),
         (
             "JOB x --trainer replay --recordings r --inject mild",
-            "--inject cannot be used: --trainer replay trains nothing",
+            "--inject cannot be used: the trainer replay trains nothing",
         ),
     ],
 )

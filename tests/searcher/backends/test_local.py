@@ -55,21 +55,21 @@ def test_several_parameter_servers_are_those_of_the_cluster(
 ) -> None:
     monkeypatch.setenv("TF_CONFIG", tf_config(servers=2)["TF_CONFIG"])
     assert LocalTrainer().servers == LocalTrainer(parameter_servers=2).servers == 2
-    with pytest.raises(UserError, match="--parameter-servers is 3, and TF_CONFIG has 2 ps"):
+    with pytest.raises(UserError, match="parameter_servers is 3: TF_CONFIG has 2 ps"):
         LocalTrainer(parameter_servers=3)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"gpus_per_worker": 0.5}, r"0\.5 needs a process for each .* --launcher processes"),
-        ({"parameter_servers": 2}, "^--parameter-servers 2 needs a process for each"),
+        ({"gpus_per_worker": 0.5}, r"0\.5: that needs a process for each .* launcher='processes'"),
+        ({"parameter_servers": 2}, "^parameter_servers is 2: that needs a process for each"),
         (
             {"launcher": "processes", "cluster_timeout": 3.0},
-            "--cluster-timeout is for --launcher tf-config",
+            "cluster_timeout is for the launcher tf-config",
         ),
-        ({"server_grace": 3.0}, "--server-grace is for --launcher tf-config"),
-        ({"open_network": True}, "--open-network is for --launcher tf-config, and this is --laun"),
+        ({"server_grace": 3.0}, "server_grace is for the launcher tf-config"),
+        ({"open_network": True}, "open_network=True is for the launcher tf-config, and this is"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
@@ -80,7 +80,7 @@ def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], wo
 def test_workers_and_gpus_that_are_not_there_are_refused(joining: dict[str, str]) -> None:
     assert LocalTrainer(open_network=True).open_network
     # This test runs on machines without GPUs; with one, the second worker has none.
-    with pytest.raises(UserError, match=r"--gpus-per-worker 1 needs \d+ GPUs for 1\d+ workers"):
+    with pytest.raises(UserError, match=r"gpus_per_worker is 1.0: 1\d+ workers need \d+ GPUs"):
         LocalTrainer(launcher="processes", gpus_per_worker=1.0).check_capacity(100)
 
 
@@ -99,7 +99,7 @@ def test_parts_that_are_not_there_are_named(joining: dict[str, str]) -> None:
         ({"TF_CONFIG": "{"}, [], 2, "error: TF_CONFIG cannot be used ("),
         (tf_config("worker", index=2), [], 2, "is worker 2, and the cluster has 2"),
         (tf_config("evaluator"), [], 0, "an evaluator: the chief evaluates, so it ends"),
-        (tf_config(), ["--workers", "4"], 2, "--workers is 4, and TF_CONFIG has 2"),
+        (tf_config(), ["--workers", "4"], 2, "--workers is 4: TF_CONFIG has 2"),
         (tf_config(), ["--gpus-per-worker", "nan"], 2, "a step runs on one GPU"),
         (tf_config(), ["--gpus-per-worker", "2"], 2, "a step runs on one GPU"),
         (tf_config(), ["--launcher", "in-process", "--server-grace", "1"], 2, "leave it out"),
@@ -121,7 +121,7 @@ def test_both_programs_say_so_in_one_line(
 
 def test_one_cluster_makes_one_run_at_once() -> None:
     for environment, arguments, words in (
-        (tf_config(), [], "--jobs 2 needs a cluster for each, and TF_CONFIG has one"),
+        (tf_config(), [], "--jobs is 2: that needs a cluster for each, and TF_CONFIG has one"),
         ({"TF_CONFIG": None}, ["--launcher", "processes", "--gpus-per-worker", "1"], "same GPUs"),
     ):
         done = CliRunner(env=environment).invoke(
@@ -140,4 +140,4 @@ def test_a_worker_trains_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 def test_parts_that_others_start_cannot_be_started_anew() -> None:
     done = CliRunner(env=tf_config()).invoke(search, ["run", "digits", "--switch", "restart"])
     assert done.exit_code == 2
-    assert "processes can only be restarted by whoever started them; leave it out" in done.output
+    assert "can only be restarted by whoever started them; leave it out" in done.output

@@ -13,6 +13,7 @@ import pytest
 from generated_trainer import identity
 from stored import EVENTS, FINISHED, STUDY, Made, add_search, add_use, publish
 
+from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.report import ReportData, load_report, page_of
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
@@ -59,7 +60,7 @@ class Elements(HTMLParser):
 @pytest.fixture(scope="module")
 def page(finished: ReportData) -> str:
     """Of a finished search."""
-    return page_of(finished)
+    return page_of(finished, OPTION_WORDS)
 
 
 def test_the_page_has_every_section_with_its_numbers(page: str) -> None:
@@ -90,10 +91,10 @@ def test_the_page_asks_for_nothing_from_elsewhere(page: str) -> None:
 
 def test_a_password_is_on_no_command_line(finished: ReportData) -> None:
     secret = replace(finished, place="postgresql+psycopg://me:***@host/runs")
-    lines = re.findall(r"<pre[^>]*>(.*?)</pre>", page_of(secret))
+    lines = re.findall(r"<pre[^>]*>(.*?)</pre>", page_of(secret, OPTION_WORDS))
     assert lines
     assert not [line for line in lines if "--storage" in line]
-    assert "--storage" in page_of(finished)
+    assert "--storage" in page_of(finished, OPTION_WORDS)
 
 
 def test_a_command_has_to_be_given_again(finished: ReportData) -> None:
@@ -101,8 +102,8 @@ def test_a_command_has_to_be_given_again(finished: ReportData) -> None:
     names = ("data_set", "batch_size", "learning_rate", "momentum_after_switch")
     unknown: dict[str, Any] = dict.fromkeys(names)
     job = changed(finished.identity, **unknown, workers=1, first_protocol="first")
-    page = Elements(page_of(replace(finished, search=search, identity=job))).text
-    assert "give again what is not recorded (--command, and how its results are read):" in page
+    page = Elements(page_of(replace(finished, search=search, identity=job), OPTION_WORDS)).text
+    assert "give again what is not recorded (the command, and how its results are read):" in page
     assert "syncswitch-run generated --trainer command --total-steps 3000" in page
     assert "syncswitch-search run generated --trainer command --total-steps 3000" in page
     assert "generated, first,asp Train generated" in page
@@ -118,7 +119,7 @@ def test_what_users_wrote_is_shown_and_never_interpreted(database: Database) -> 
     store = TrialStore(database)
     store.begin(STUDY, 99, TrialSpec(job, 12.5, seed=1), Owner.current())
     store.fail(STUDY, 99, EVIL)
-    page = page_of(load_report(database, job.fingerprint))
+    page = page_of(load_report(database, job.fingerprint), OPTION_WORDS)
     elements = Elements(page)
     assert not elements.of("script")
     assert not elements.of("img")
@@ -132,7 +133,7 @@ def test_what_is_missing_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(UserError, match=r"missing; run: pip install 'syncswitch\[report\]'"):
-        page_of(finished)
+        page_of(finished, OPTION_WORDS)
 
 
 # Words that reach beyond their figure.
@@ -157,7 +158,7 @@ def hostile_page(sqlite_url: str, our_tables: None, tmp_path: Path) -> Path:
         add_use(database, policy, 1, Made(50.0), job=job)
         data = load_report(database, job.fingerprint)
     path = tmp_path / "report.html"
-    path.write_text(page_of(data))
+    path.write_text(page_of(data, OPTION_WORDS))
     return path
 
 

@@ -14,7 +14,8 @@ from generated_trainer import identity
 from stored import FINISHED, STUDY, add_search, publish, search_info
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.command_lines import search_words, use_words
+from syncswitch.cli.words import OPTION_WORDS
+from syncswitch.searcher.command_lines import search_command, use_command
 from syncswitch.searcher.report import load_report
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -135,8 +136,8 @@ def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str)
 def test_a_search_is_made_again_with_what_it_was_made_with(
     changes: dict[str, object], conditions: RunConditions, words: str
 ) -> None:
-    said = search_words(JOB, "jobs.py:it", search_info(JOB, **changes), conditions)
-    assert words in " ".join(said)
+    said = search_command(JOB, "jobs.py:it", search_info(JOB, **changes), conditions)
+    assert words in OPTION_WORDS.command(said)
 
 
 @pytest.mark.parametrize(
@@ -152,5 +153,5 @@ def test_a_search_is_made_again_with_what_it_was_made_with(
 def test_a_policy_is_used_where_it_can_be(
     job: WorkloadIdentity, loaded_from: str | None, profile: str | None, words: str
 ) -> None:
-    said = use_words(job, loaded_from, "called", 2, RunConditions(), profile)
-    assert " ".join(said).startswith(words)
+    said = use_command(job, loaded_from, "called", 2, RunConditions(), profile)
+    assert OPTION_WORDS.command(said).startswith(words)

@@ -56,7 +56,7 @@ def db(command: str, url: str, *options: str) -> Result:
 UNTOLD = "UPDATE trials SET state = 'RUNNING' WHERE number = 2"
 OF_RUN_2 = "trial_id = (SELECT trial_id FROM trials WHERE number = 2)"
 OTHER_VALUE = f"UPDATE trial_values SET value = 0.125 WHERE {OF_RUN_2}"
-REPAIRED = "nothing; the next `syncswitch-search run` of the same search repairs it"
+REPAIRED = "nothing; the next run of the same search repairs it"
 RESTORE = "restore the database from a copy"
 
 

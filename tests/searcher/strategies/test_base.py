@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from syncswitch.searcher.command_lines import search_words
+from syncswitch.cli.words import OPTION_WORDS
+from syncswitch.searcher.command_lines import search_command
 from syncswitch.searcher.strategies import registry
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
@@ -68,7 +68,7 @@ def test_switch_points_are_what_is_meant(text: str, points: tuple[float, ...]) -
 
 @pytest.mark.parametrize("text", ["", "coarse", "0", "101", "nan", "100", "50,,25", "-5"])
 def test_other_switch_points_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"--grid is .*: give halving, fine, or 1 to 64 percents"):
+    with pytest.raises(UserError, match=r"switch_points is .*: give halving, fine, or 1 to 64"):
         switch_points_of(text, 2)
 
 
@@ -168,7 +168,5 @@ def test_a_search_stays_what_it_was_when_defaults_change(monkeypatch: pytest.Mon
     monkeypatch.setitem(registry._BY_NAME, "adaptive", Later)
     assert stored_strategy(stored).options == begun.options
     # Its command says what has to be given now.
-    words = search_words(GENERATED, "job", stored, RunConditions())
-    assert (
-        shlex.join(words[words.index("--seed") :]) == "--seed 0 --early-stop --keep 0.9 --uses 30"
-    )
+    line = OPTION_WORDS.command(search_command(GENERATED, "job", stored, RunConditions()))
+    assert line.endswith(" --seed 0 --early-stop --keep 0.9 --uses 30")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.training.policy import Chosen, Wanted, chosen_by_policy, size_and_pair
 from syncswitch.searcher.training.train import trial_of
@@ -52,13 +53,12 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
     ):
         with pytest.raises(PolicyError) as caught:
             chosen_by_policy(wanted(sqlite_url, workers, pair, choice=choice))
-        assert str(caught.value) == (
+        assert OPTION_WORDS.say(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; a guarded run that learns begins from it, as"
-            f" long as the workload is the same: leave out --policy, --no-learn and --no-guard; or"
-            f" try it on the real job with: syncswitch-search sweep digits"
-            f" --policy {SIMULATED.fingerprint[:12]}@{choice}{options}; or search for the real job"
-            f" with: syncswitch-search run digits{options}"
+            " long as the workload is the same and no policy is given; try it on the real job with:"
+            f" syncswitch-search sweep digits --policy {SIMULATED.fingerprint[:12]}@{choice}"
+            f"{options}, or search for the real job with: syncswitch-search run digits{options}"
         )
 
 
@@ -93,10 +93,10 @@ def test_a_file_says_it_too(tmp_path: Path) -> None:
     write_policy(Path(file), policy_of(SIMULATED), RegisteredWorkload(SIMULATED, "digits"))
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
         chosen_by_policy(wanted(url, choice=file))
-    assert f"syncswitch-search sweep digits --policy '{file}'; or" in str(caught.value)
+    assert f"syncswitch-search sweep digits --policy '{file}', or" in OPTION_WORDS.say(caught.value)
     with pytest.raises(PolicyError) as caught:
         chosen_by_policy(wanted(url, 8, choice=file))
-    assert str(caught.value) == (
+    assert OPTION_WORDS.say(caught.value) == (
         f"no policy for 'digits' with --workers 8 in {file} (there is one for 4 simulated workers,"
         " bsp,asp); find one with: syncswitch-search run digits --workers 8"
     )
@@ -145,8 +145,8 @@ def test_a_run_may_try_another_switch_than_its_policy(
     assert trial_of(found_run, print).retry_percents[-1] == 50
     assert capsys.readouterr().err.endswith(
         f"tries a switch to ASP at {run.switch_percent:g} %, as that may save later runs more time"
-        f" than it costs; policy version 1 switches at {found.switch_percent:g} %, and --no-learn"
-        " keeps to it\n"
+        f" than it costs; policy version 1 switches at {found.switch_percent:g} %, and"
+        " learn=False keeps to it\n"
     )
     last = chosen(sqlite_url, uses=1).run
     assert (last.learns, last.switch_percent) == (True, found.switch_percent)

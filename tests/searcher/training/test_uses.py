@@ -76,7 +76,7 @@ def test_it_waits_beside_the_policy_file_until_a_run_finds_a_database(
     path = policies / "job.uses.jsonl"
     first, _ = capsys.readouterr().err.splitlines()
     assert f"this run waits in {path} to be counted (there is no database sqlite:" in first
-    assert first.endswith(f"takes it in, or import it with take_in({str(path)!r})")
+    assert first.endswith(f"takes it in, or import it with: take_in({str(path)!r})")
     publish(sqlite_url)
     record(*place, use_id="c")
     assert (count(sqlite_url), lines(policies)) == (3, {})

@@ -62,9 +62,9 @@ def test_whatever_is_given_is_a_command_or_refused_in_one_line(text: str) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "--command is empty"),
-        ("  ", "--command is empty"),
-        ("'' x", "--command is empty"),
+        ("", "command is empty"),
+        ("  ", "command is empty"),
+        ("'' x", "command is empty"),
         ("train 'x", "cannot be split into words: No closing quotation"),
         ("train {switch}", r"there is no placeholder \{switch\}; known: \{switch_percent\}"),
         ("train {}", r"there is no placeholder \{\}"),
@@ -103,9 +103,9 @@ JOB = CommandJob(CommandTemplate.parse(TEXT), "train", 1000)
             for name in ("../../x", "/x", "a/b", ".", ".x", "a\0", "\udc80", "\x1b[2J", "x@current")
         ),
         ({"name": " x"}, "the name of the job is ' x'"),
-        ({"total_steps": 1}, "--total-steps is 1: give the steps of a whole training"),
-        ({"timeout_seconds": 0.0}, "--timeout is 0: give seconds above 0"),
-        ({"silence_seconds": float("nan")}, "--silence is nan: give seconds above 0"),
+        ({"total_steps": 1}, "total_steps is 1: give the steps of a whole training"),
+        ({"timeout_seconds": 0.0}, "timeout is 0.0; allowed: seconds above 0"),
+        ({"silence_seconds": float("nan")}, "silence is nan; allowed: seconds above 0"),
         ({"metric_file": "metrics.jsonl"}, "every run needs its own file"),
         ({"metric_file": "{output_dir}/../m"}, "every run needs its own file"),
         ({"metric_file": "{output_dir}/"}, "every run needs its own file"),

@@ -291,7 +291,7 @@ def test_an_attempt_goes_on_where_the_one_before_left_a_checkpoint(
 @pytest.mark.parametrize("steps", [(20, 40), (20, 40, 50), (50,)])
 def test_a_command_that_ends_too_early_is_refused(steps: tuple[int, ...]) -> None:
     found = followed(*((step, step / 10, 0.5) for step in steps))
-    with pytest.raises(UserError, match=rf"step {steps[-1]} of --total-steps 100; give the number"):
+    with pytest.raises(UserError, match=rf"step {steps[-1]} of 100; give the number"):
         found.check_whole()
 
 
@@ -325,7 +325,7 @@ def test_a_run_that_is_stopped_or_diverges_ends_with_what_is_known() -> None:
 @pytest.mark.parametrize(
     ("report", "message"),
     [
-        (Report(101, 9.0, 0.5), "step is 101, beyond the 100 of --total-steps"),
+        (Report(101, 9.0, 0.5), "step is 101, beyond the 100 of the training"),
         (Report(60, 3.0, 0.5), "seconds is 3 after 4"),
         (Report(60, None, 0.5), "some lines have seconds and others have none"),
     ],

@@ -84,7 +84,7 @@ class TestFailures:
         assert "no line matches" in message
         (line,) = caplog.messages
         assert line == (
-            "the command has not reported its accuracy so far: no line matches --metric-pattern"
+            "the command has not reported its accuracy so far: no line matches the pattern"
             f" {PATTERN!r}; its last output: 'epoch 99 acc 0.5'"
         )
 
@@ -95,11 +95,11 @@ class TestFailures:
 
         job = says(tmp_path / "hung", GOOD[:30], HANGS, timeout_seconds=60.0)
         assert failure(job, observer=RecordingObserver(at_progress=long_after)).startswith(
-            "the command did not end within 60 s (--timeout), at step 50 of 100 (its output: "
+            "the command did not end within 60 s, its limit, at step 50 of 100 (its output: "
         )
         job = says(tmp_path / "silent", GOOD[:30], HANGS, silence_seconds=60.0)
         assert failure(job, observer=RecordingObserver(at_progress=long_after)).startswith(
-            "the command printed and reported nothing for 60 s (--silence), at step 50 of 100 ("
+            "the command printed and reported nothing for 60 s, the limit, at step 50 of 100 ("
         )
 
     def test_one_that_prints_is_not_silent(self, tmp_path: Path, clock: Clock) -> None:
@@ -147,10 +147,10 @@ class TestFailures:
         ("text", "fields", "message"),
         [
             ('{"step": 100}\n', {}, "without reporting its accuracy: there is no line like"),
-            ("", {"metric_pattern": PATTERN}, f"no line matches --metric-pattern {PATTERN!r}"),
+            ("", {"metric_pattern": PATTERN}, f"no line matches the pattern {PATTERN!r}"),
             (GOOD[:30] + "oops\n", {}, "jsonl cannot be used: it is not valid JSON: 'oops'"),
             (GOOD[:40], {}, "the result in line 2 of "),  # cut off
-            (GOOD, {"total_steps": 200}, "succeeded after step 100 of --total-steps 200; give the"),
+            (GOOD, {"total_steps": 200}, "succeeded after step 100 of 200; give the"),
         ],
     )
     def test_results_that_cannot_be_are_refused(
@@ -161,8 +161,8 @@ class TestFailures:
     @pytest.mark.parametrize(
         ("fields", "message"),
         [
-            ({"fork_from": Path("x")}, "give --no-share-prefix"),
-            ({"checkpoint_percents": (50.0,)}, "give --no-share-prefix"),
+            ({"fork_from": Path("x")}, "give share_prefix=False"),
+            ({"checkpoint_percents": (50.0,)}, "give share_prefix=False"),
             ({"conditions": RunConditions("greedy")}, "not on a command"),
         ],
     )
@@ -173,7 +173,7 @@ class TestFailures:
         assert message in failure(job, UserError, **fields)
         assert not job.output_folder.exists()
         job.output_folder.write_text("")
-        assert "name another with --output-folder" in failure(job, UserError)
+        assert "name another with output_folder" in failure(job, UserError)
 
 
 def test_a_full_folder_for_runs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,8 +117,8 @@ def test_the_scenarios_of_the_paper_are_stragglers_before_the_switch(
 @pytest.mark.parametrize(
     ("texts", "workers", "switch_percent", "words"),
     [
-        (["wild"], 4, 40, "--inject is 'wild': give an injection such as"),
-        ([""], 4, 40, "--inject is '': give"),
+        (["wild"], 4, 40, "inject is 'wild'; allowed: an injection such as"),
+        ([""], 4, 40, "inject is ''; allowed"),
         (["mild:"], 8, 40, "no scenario 'mild:'; write it as mild or moderate"),
         (["mild:by=cpu"], 8, 40, "no scenario 'mild:by=cpu'"),
         (["mild:delay=2%"], 8, 40, "delay=2% must be a time"),

@@ -240,7 +240,7 @@ def test_a_model_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
         file.writestr("config.json", "{}")
     check_model_path(path)
     path.write_text("a shopping list")
-    with pytest.raises(UserError, match=r"model\.keras: that file is not a Keras model"):
+    with pytest.raises(UserError, match=r"model\.keras': that file is not a Keras model"):
         check_model_path(path)
 
 

@@ -105,7 +105,7 @@ def test_wrong_options_are_told_how_to_write_them(text: str, reason: str) -> Non
         (parse_pair, "ssp:3,ssp:4", ("ssp:3", "ssp:4")),
         (parse_pair, "bsp,ssp:x", "^protocol 'ssp:x': LEAD must be"),
         *(
-            (parse_pair, text, "^--protocols is .*: give two different protocols.*known: asp, ")
+            (parse_pair, text, "^protocols is .*: give two different protocols.*known: asp, ")
             for text in ("", "bsp", "bsp,bsp", "bsp,asp,bsp", "bsp,", "dssp,dssp:3-15")
         ),
         (parse_pair, "bsp,nonsense", "known: asp, "),

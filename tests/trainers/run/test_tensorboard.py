@@ -242,7 +242,7 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(
     check_tensorboard(tmp_path / "new" / "folder")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="which cannot be made"):
+    with pytest.raises(UserError, match="it cannot be made"):
         check_tensorboard(tmp_path / "file" / "folder")
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(UserError, match=r"pip install 'syncswitch\[tensorboard\]'"):

@@ -529,7 +529,7 @@ TWO_LEAVE = ("kill:worker=0,at=30%,for=10%", "kill:worker=1,at=31%,for=10%")
             (RunConditions(injections=(text,)), "simulated cluster")
             for text in ("kill:chief,at=50%", "kill:ps,at=50%", "hang:worker=1,at=5%")
         ),
-        (RunConditions(switch_mechanism="restart"), "--switch hot"),
+        (RunConditions(switch_mechanism="restart"), "allowed: hot"),
     ],
 )
 def test_what_a_simulated_cluster_cannot_do_is_refused(

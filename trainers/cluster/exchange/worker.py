@@ -342,9 +342,9 @@ def step_of(plan: WorkerPlan, feed: Feed) -> Callable[..., Sequence[Any]]:
         return step
     if not tf.config.list_logical_devices("GPU"):
         raise UserError(
-            "--gpus-per-worker: this worker sees no GPU; look at its driver and its"
+            "this worker is to have a GPU, and sees none; look at its driver and its"
             " CUDA_VISIBLE_DEVICES, install TensorFlow with CUDA (pip install"
-            " tensorflow[and-cuda]), or use --gpus-per-worker 0"
+            " tensorflow[and-cuda]), or give workers no GPUs"
         )
     return compiled_or(step, plan, feed)
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import RetryableError, UserError, one_line
+from syncswitch.storage.errors import RetryableError, Set, UserError, one_line
 from syncswitch.trainers.cluster.members.launcher import (
     Condition,
     Launcher,
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 AUTO = "auto"
+START_HEAD = "ray start --head"
 PLACEMENTS = ("spread", "pack")
 _CLIENT = "ray://"
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "error"}
@@ -114,15 +115,14 @@ class RayLauncher(Launcher):
         """Raises UserError for what would fail on any cluster."""
         if importlib.util.find_spec("ray") is None:
             raise UserError(
-                "--trainer ray needs Ray, which is not installed: pip install 'syncswitch[ray]',"
+                "the trainer ray needs Ray, which is not installed: pip install 'syncswitch[ray]',"
                 " here and on each node of the cluster"
             )
-        for flag, cpus in (
-            ("--cpus-per-worker", self.cpus_per_worker),
-            ("--cpus-per-ps", self.cpus_per_ps),
-        ):
-            if not 0.0 < cpus < float("inf"):
-                raise UserError(f"{flag} is {cpus:g}: give a number above 0, such as 1 or 0.5")
+        for name in ("cpus_per_worker", "cpus_per_ps"):
+            if not 0.0 < (cpus := getattr(self, name)) < float("inf"):
+                raise UserError(
+                    parameter=name, value=cpus, allowed="a number above 0, such as 1 or 0.5"
+                )
         check_gpus_per_worker(self.gpus_per_worker)
         if self.address != AUTO:
             split_address(self.address)
@@ -206,8 +206,13 @@ def connect(address: str) -> None:
             socket.create_connection(split_address(address), timeout=_PROBE_SECONDS).close()
         except OSError as error:
             raise UserError(
-                f"nobody listens at --ray-address {address}; start a cluster there with"
-                f" `ray start --head`, check the port, or use {AUTO} on one of its nodes"
+                "nobody listens there",
+                parameter="ray_address",
+                value=address,
+                remedy=(
+                    f"start a cluster there with `{START_HEAD}`, check the port",
+                    f"use {AUTO} on one of its nodes",
+                ),
             ) from error
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
@@ -227,14 +232,17 @@ def connect(address: str) -> None:
     thread.join(_CONNECT_SECONDS)
     if thread.is_alive():
         raise UserError(
-            f"the Ray cluster at --ray-address {address} does not answer within"
-            f" {_CONNECT_SECONDS:.0f} s; check `ray status`, or give the address of another cluster"
+            f"the cluster there does not answer within {_CONNECT_SECONDS:.0f} s",
+            parameter="ray_address",
+            value=address,
+            remedy=("check `ray status`", "give the address of another cluster"),
         )
     if failures:
         raise UserError(
-            f"cannot join the Ray cluster at --ray-address {address}"
-            f" ({one_line(failures[0])}); start one with `ray start --head`, and join this machine"
-            " to it with `ray start --address`"
+            f"cannot join the Ray cluster ({one_line(failures[0])}); start one with"
+            f" `{START_HEAD}`, and join this machine to it with `ray start` and its address",
+            parameter="ray_address",
+            value=address,
         )
     import psutil
 
@@ -249,16 +257,19 @@ def split_address(address: str) -> tuple[str, int]:
     """Splits an address other than `auto`; raises UserError if that is not possible."""
     if address.startswith(_CLIENT):
         raise UserError(
-            f"--ray-address {address} is for Ray Client: the chief has to be on a node of"
-            " the cluster, where its workers reach it; start the search there, with"
-            f" --ray-address {AUTO}"
+            "that is for Ray Client, and the chief has to be on a node of the cluster, where its"
+            " workers reach it",
+            parameter="ray_address",
+            value=address,
+            remedy=Set("ray_address", AUTO, "start the search there, with"),
         )
     try:
         return host_and_port(address)
     except ValueError as error:
         raise UserError(
-            f"--ray-address is {address!r}: give {AUTO}, or host:port of the cluster's"
-            " head, as `ray start --head` prints it"
+            f"give {AUTO}, or host:port of the cluster's head, as `{START_HEAD}` prints it",
+            parameter="ray_address",
+            value=address,
         ) from error
 
 
@@ -320,8 +331,13 @@ def check_capacity(nodes: Sequence[Resources], launcher: RayLauncher, workers: i
     raise UserError(
         f"the Ray cluster has no room for {many} with {_text(server)}{' each' * (servers > 1)} and"
         f" {workers:,} workers with {_text(worker)} each: it has"
-        f" {', '.join(said) or 'no living node'}; use fewer --workers, smaller --cpus-per-worker or"
-        " --gpus-per-worker, or add nodes"
+        f" {', '.join(said) or 'no living node'}",
+        remedy=(
+            Set("workers", verb="use fewer"),
+            Set("cpus_per_worker", verb="smaller"),
+            Set("gpus_per_worker", verb="smaller"),
+            "add nodes",
+        ),
     )
 
 

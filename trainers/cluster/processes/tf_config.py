@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from typing_extensions import override
 
-from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.errors import RetryableError, Set, UserError
 from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Life
 from syncswitch.trainers.cluster.processes.this_machine import GROWTH, NO_GPU
 
@@ -37,7 +37,7 @@ _USAGE = (
     'it has to look like {"cluster": {"chief": ["a:2222"], "ps": ["b:2222"], "worker": ["c:2222",'
     ' "d:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
-_WITHOUT = "or unset it, or use another --launcher, to train without this cluster"
+_WITHOUT = "or unset it, or use another launcher, to train without this cluster"
 _OLD_NAMES = {"master": "chief"}
 _JOBS = ("chief", "ps", "worker", "evaluator")
 _ADDRESS = re.compile(
@@ -103,7 +103,7 @@ class TfConfig:
 def read_tf_config(environment: Mapping[str, str]) -> TfConfig:
     """Reads the cluster from an environment."""
     if TF_CONFIG not in environment:
-        raise UserError(f"{TF_CONFIG} is not set, and --launcher tf-config needs it: {_USAGE}")
+        raise UserError(f"{TF_CONFIG} is not set, and the launcher tf-config needs it: {_USAGE}")
     return parse_tf_config(environment[TF_CONFIG])
 
 
@@ -224,7 +224,7 @@ class TfConfigLauncher(Launcher):
         return Condition(
             Life.RUNNING,
             f"it is {self.config.addresses[part[0]][part[1]]} in TF_CONFIG; check that it was"
-            " started and can be reached, or give it more time with --cluster-timeout",
+            " started and can be reached, or give it more time",
         )
 
     @override
@@ -254,9 +254,12 @@ def cluster_secret(*, is_open: bool) -> bytes | None:
         raise UserError(
             f"{SECRET} {problem}: anyone who reaches a part of the cluster could run any"
             f" computation on it. Set it to the same {_LEAST_SECRET_BYTES} characters or more in"
-            " the environment of each part, such as the output of `openssl rand -hex 32`; or, if"
-            " only people you trust can reach these machines or listen to them, add --open-network"
-            " to the command of each part"
+            " the environment of each part, such as the output of `openssl rand -hex 32`",
+            remedy=Set(
+                "open_network",
+                True,
+                "if only people you trust can reach or listen to these machines, give each part",
+            ),
         )
     return secret
 
@@ -303,7 +306,7 @@ def serve_until_chief_is_gone(
     if not was_there:
         raise RetryableError(
             f"no chief was at {config.chief} within {launcher.start_seconds:g} s ({why}); start it,"
-            f" and this part again, with the same {SECRET}, addresses and --open-network, or give"
-            " it more time with --cluster-timeout"
+            f" and this part again, with the same {SECRET}, addresses and openness",
+            remedy=Set("cluster_timeout", verb="give it more time with"),
         )
     say(f"the chief at {config.chief} has been gone for {grace_seconds:g} s: {config.name} ends")

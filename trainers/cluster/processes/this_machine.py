@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.errors import RetryableError, Set, UserError
 from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Life, with_last_words
 from syncswitch.trainers.cluster.processes.zygote import shared_zygote
 
@@ -48,9 +48,11 @@ def check_gpus_per_worker(gpus_per_worker: float) -> None:
     """Raises UserError for a share that is not possible."""
     if gpus_per_worker != 0.0 and not _SMALLEST_SHARE <= gpus_per_worker <= 1.0:
         raise UserError(
-            f"--gpus-per-worker is {gpus_per_worker:g}: a step runs on one GPU, so give 1, 0 for"
-            " none, or a fraction such as 0.5 for workers that share one; for more GPUs use more"
-            " --workers"
+            "a step runs on one GPU",
+            parameter="gpus_per_worker",
+            value=gpus_per_worker,
+            allowed="1, 0 for none, or a fraction such as 0.5 for workers that share one",
+            remedy=Set("workers", verb="for more GPUs use more"),
         )
 
 
@@ -76,9 +78,14 @@ def place_on_gpus(
         # Rounded down: a larger share would not fit.
         fitting_share = math.floor(100 * len(gpus) / workers) / 100
         raise UserError(
-            f"--gpus-per-worker {gpus_per_worker:g} needs {needed} GPUs for {workers} workers, and"
-            f" this process sees {listed}; use fewer --workers, a smaller share such as"
-            f" {fitting_share:g}, or look at {VISIBLE_GPUS}"
+            f"{workers} workers need {needed} GPUs, and this process sees {listed}",
+            parameter="gpus_per_worker",
+            value=gpus_per_worker,
+            remedy=(
+                Set("workers", verb="use fewer"),
+                f"a smaller share such as {fitting_share:g}",
+                f"look at {VISIBLE_GPUS}",
+            ),
         )
     return tuple({VISIBLE_GPUS: gpus[worker // sharers], **GROWTH} for worker in range(workers))
 

@@ -112,7 +112,7 @@ def test_many_replicas_at_once_do_not_touch_one_another() -> None:
 
 def test_a_worker_that_sees_no_gpu_says_what_to_do() -> None:
     program = Program(CONSTANT, CONSTANT.load_data(), has_gpus=True)
-    with pytest.raises(UserError, match="this worker sees no GPU; look at its driver"):
+    with pytest.raises(UserError, match="and sees none; look at its driver"):
         step_of(program.worker_plan, HeldFeed(()))
 
 

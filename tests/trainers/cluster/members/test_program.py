@@ -199,7 +199,7 @@ def test_updates_that_need_all_in_one_place_are_refused(optimizer: Any, words: s
     workload = replace(CONSTANT, optimizer=optimizer)
     program = Program(workload, workload.load_data())
     assert len(program.shards(1)) == 1
-    with pytest.raises(UserError, match=f"--parameter-servers is 2, .* {words}") as caught:
+    with pytest.raises(UserError, match=f"parameter_servers is 2: .* {words}") as caught:
         program.shards(2)
     assert "\n" not in str(caught.value)
 

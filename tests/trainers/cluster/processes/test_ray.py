@@ -35,12 +35,12 @@ def test_the_usual_options_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (RayLauncher(cpus_per_worker=0.0), ("--cpus-per-worker", "0", "above 0")),
-        (RayLauncher(cpus_per_ps=-1.0), ("--cpus-per-ps", "-1")),
-        (RayLauncher(cpus_per_ps=float("nan")), ("--cpus-per-ps", "nan")),
-        (RayLauncher(cpus_per_ps=float("inf")), ("--cpus-per-ps", "inf")),
-        (RayLauncher(gpus_per_worker=2.0), ("--gpus-per-worker", "2")),
-        (RayLauncher("head"), ("--ray-address", "'head'", "host:port")),
+        (RayLauncher(cpus_per_worker=0.0), ("cpus_per_worker", "0", "above 0")),
+        (RayLauncher(cpus_per_ps=-1.0), ("cpus_per_ps", "-1")),
+        (RayLauncher(cpus_per_ps=float("nan")), ("cpus_per_ps", "nan")),
+        (RayLauncher(cpus_per_ps=float("inf")), ("cpus_per_ps", "inf")),
+        (RayLauncher(gpus_per_worker=2.0), ("gpus_per_worker", "2")),
+        (RayLauncher("head"), ("ray_address", "'head'", "host:port")),
         (RayLauncher("head:"), ("'head:'", "host:port")),
         (RayLauncher(":6379"), ("':6379'", "host:port")),
         (RayLauncher("head:70000"), ("'head:70000'", "host:port")),

@@ -144,7 +144,7 @@ def test_a_cluster_where_nobody_listens_is_refused(
     done = CliRunner().invoke(program, [*command, *words])
     assert done.exit_code == 2
     assert done.stderr.splitlines()[-1].startswith(
-        "error: nobody listens at --ray-address 127.0.0.1:9;"
+        "error: --ray-address is '127.0.0.1:9': nobody listens there;"
     )
 
 

@@ -93,8 +93,11 @@ def test_what_cannot_be_used_is_refused_in_one_line(text: str, words: str) -> No
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({}, r"SYNCSWITCH_SECRET is not set: .* add --open-network"),
-        ({"SYNCSWITCH_SECRET": ""}, r"SYNCSWITCH_SECRET is not set: .* add --open-network"),
+        ({}, r"SYNCSWITCH_SECRET is not set: .* open_network=True"),
+        (
+            {"SYNCSWITCH_SECRET": ""},
+            r"SYNCSWITCH_SECRET is not set: .* open_network=True",
+        ),
         ({"SYNCSWITCH_SECRET": "words"}, r"SYNCSWITCH_SECRET has 5 characters, .* 16 char"),
     ],
 )

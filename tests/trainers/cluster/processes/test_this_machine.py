@@ -46,7 +46,7 @@ def test_no_gpu_has_more_workers_than_its_shares(workers: int, count: int, share
 
 @pytest.mark.parametrize("share", [-1.0, 1.5, 2.0, 0.009, 1e-320, float("nan"), float("inf")])
 def test_other_shares_are_refused(share: float) -> None:
-    with pytest.raises(UserError, match=r"--gpus-per-worker is .* one GPU, so give 1, 0 for none"):
+    with pytest.raises(UserError, match=r"gpus_per_worker is .* one GPU; allowed: 1, 0 for none"):
         check_gpus_per_worker(share)
 
 
@@ -54,11 +54,11 @@ def test_what_would_fit_is_said() -> None:
     with pytest.raises(UserError) as caught:
         place_on_gpus(3, ["0"], 1.0)
     assert str(caught.value) == (
-        "--gpus-per-worker 1 needs 3 GPUs for 3 workers, and this process sees 1 (0); use fewer"
-        " --workers, a smaller share such as 0.33, or look at CUDA_VISIBLE_DEVICES"
+        "gpus_per_worker is 1.0: 3 workers need 3 GPUs, and this process sees 1 (0); use fewer"
+        " workers, or a smaller share such as 0.33, or look at CUDA_VISIBLE_DEVICES"
     )
     assert place_on_gpus(3, ["0"], 0.33)[2]["CUDA_VISIBLE_DEVICES"] == "0"
-    with pytest.raises(UserError, match=r"0\.5 needs 2 GPUs for 3 workers"):
+    with pytest.raises(UserError, match=r"0\.5: 3 workers need 2 GPUs"):
         place_on_gpus(3, ["0"], 0.5)
     with pytest.raises(UserError, match=r"sees none; .* such as 0, or look"):
         place_on_gpus(3, [], 1.0)

@@ -1,0 +1,110 @@
+"""What the command line calls what messages from below it name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from syncswitch.cli.run.main import main as run
+from syncswitch.cli.search.main import main as search
+from syncswitch.cli.words import _COMMANDS, OPTION_WORDS
+from syncswitch.storage.errors import Command, Run, Set, UserError, Words, leave_out
+
+ROOT = Path(__file__).parents[2]
+BELOW = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for layer in ("storage", "trainers", "searcher")
+    for path in (ROOT / layer).rglob("*.py")
+}
+PYTHON = "searcher/api.py"  # speaks Python itself
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from commands(inner, f"{path} {name}")
+
+
+ALL = dict([*commands(run, "syncswitch-run"), *commands(search, "syncswitch-search")])
+OPTIONS = {
+    name
+    for command in ALL.values()
+    for option in command.params
+    for name in (*option.opts, *option.secondary_opts)
+}
+
+
+def named(tree: ast.Module) -> Iterator[str]:
+    """The parameters that a module names in messages."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id in ("Set", "leave_out"):
+                yield from texts(node.args[0])
+            for keyword in node.keywords:
+                if keyword.arg == "parameter":
+                    yield from texts(keyword.value)
+
+
+def texts(node: ast.expr) -> Iterator[str]:
+    yield from (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+
+
+def test_every_parameter_that_a_message_names_has_an_option() -> None:
+    for path in BELOW.keys() - {PYTHON}:
+        for name in named(ast.parse(BELOW[path])):
+            assert OPTION_WORDS.parameter(name) in OPTIONS, f"{path}: {name}"
+
+
+@pytest.mark.parametrize("command", Command)
+def test_every_command_is_there_in_both_languages(command: Command) -> None:
+    path, _, option = _COMMANDS[command].partition(" --")
+    assert path in ALL
+    assert not option or f"--{option}" in OPTIONS
+    name = command.value.rpartition(".")[2]
+    assert any(f"def {name}(" in code for code in BELOW.values())
+
+
+@pytest.mark.parametrize(
+    ("error", "on_the_command_line", "in_python"),
+    [
+        (UserError("all is lost"), "all is lost", "all is lost"),
+        (
+            UserError(parameter="cpus_per_ps", value=0.0, allowed="above 0", remedy="try 1"),
+            "--cpus-per-ps is 0.0; allowed: above 0; try 1",
+            "cpus_per_ps is 0.0; allowed: above 0; try 1",
+        ),
+        (
+            UserError("no room", parameter="storage", value="a b", remedy=("tidy up", Set("seed"))),
+            "--storage is 'a b': no room; tidy up, or give --seed",
+            "storage is 'a b': no room; tidy up, or give seed",
+        ),
+        (
+            UserError(
+                "needs it", parameter="guarded", value=False, remedy=leave_out("learn", True)
+            ),
+            "--no-guard needs it; leave out --learn",
+            "guarded=False needs it; leave out learn=True",
+        ),
+        (
+            UserError(
+                ["again: ", UserError("no", parameter=("seed", "switch_points"))],
+                remedy=Run(Command.TRAIN, ("my job", Set("switch", "hot")), "run:"),
+            ),
+            "again: --seed and --grid no; run: syncswitch-run 'my job' --switch hot",
+            "again: seed and switch_points no; run: train('my job', switch='hot')",
+        ),
+    ],
+)
+def test_an_error_is_said_in_both_languages(
+    error: UserError, on_the_command_line: str, in_python: str
+) -> None:
+    assert OPTION_WORDS.say(error) == on_the_command_line
+    assert Words().say(error) == str(error) == in_python
