@@ -54,7 +54,7 @@ def test_a_run_survives_the_loss_of_a_pod_and_leaves_nothing(
 ) -> None:
     done = run(
         *("syncswitch-run", "job.py:tiny", *IMAGE, "--chief-address", "127.0.0.1"),
-        *("--workers", 1, "--switch-at", 50, "--inject", "kill:worker=0,at=25%", "--json"),
+        *("--workers", 2, "--switch-at", 50, "--inject", "kill:worker=1,at=25%", "--json"),
         folder=folder,
     )
     assert done.returncode == 0, done.stderr
@@ -64,7 +64,7 @@ def test_a_run_survives_the_loss_of_a_pod_and_leaves_nothing(
         ("asp", 160),
     ]
     parts = [one["metadata"]["name"].split("-", 2)[2] for one in cluster.created]
-    assert parts == ["ps-0-1", "worker-0-2", "worker-0-3"]
+    assert parts == ["ps-0-1", "worker-0-2", "worker-1-3", "worker-1-4"]
     leaves_nothing(cluster)
 
 
