@@ -166,7 +166,7 @@ def test_the_deepest_search_stops_at_the_first_switch_point_that_nobody_recorded
         ([SETUPS["IV"], "--workers", "16"], "no complete runs"),
         ([SETUPS["IV"], "--settings", "6"], "none is recorded"),
         ([SETUPS["IV"], "--protocols", "asp,bsp"], "no complete runs"),
-        ([SETUPS["IV"], "--runs", "1001"], "--runs is 1001; allowed: a whole number, 1 to 1000"),
+        ([SETUPS["IV"], "--runs", "1001"], "--runs is 1001: give a whole number, 1 to 1000"),
         ([SETUPS["IV"], "--table", "--runs", "2"], "--table and --runs exclude each other"),
         ([SETUPS["IV"], "--table", "--no-early-stop"], "--early-stop/--no-early-stop exclude"),
         ([SETUPS["IV"], "--recurring", "--baseline-runs", "2"], "exclude each other"),
