@@ -134,7 +134,7 @@ class TestDSSync(ProtocolContract):
         assert {worker for group in groups for worker in group} <= ends.keys()
 
     def test_the_size_of_the_groups_has_to_divide_the_cluster(self) -> None:
-        with pytest.raises(UserError, match=r"'ds-sync:4' .* --workers 6: .* one of 1, 2, 3, 6$"):
+        with pytest.raises(UserError, match=r"workers is 6: .*'ds-sync:4' .* one of 1, 2, 3, 6$"):
             choose_protocol("ds-sync:4").check_cluster(6)
         for size in (1, 2, 3, 6):
             choose_protocol(f"ds-sync:{size}").check_cluster(6)
