@@ -397,8 +397,12 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
         has_runs=planned.policy is not None,
         span="this training" if left == 1 else f"the {left:,} trainings to come",
     )
-    ending = f" trains with {first} alone; how many are to come says "
-    return [f"{words} ", Set("switch_at", 100, ""), ending, Set("uses", verb="")]
+    return [
+        f"{words} To train with {first} alone, ",
+        Set("switch_at", 100, "use"),
+        "; to say how many trainings are to come, ",
+        Set("uses", verb=""),
+    ]
 
 
 def _own_job(wanted: Wanted) -> tuple[Any, WorkloadIdentity]:

@@ -128,14 +128,12 @@ def unmeasured_text(
     tests = "its own tests"
     if not policy.threshold:
         tests += ", which without a threshold show little but a run that diverges"
-    how = f"{how}, guarded by {tests}; a switch that fails costs {lost}"
-    shown = (
-        f"other jobs ({jobs}) and its own runs show," if has_runs else f"other jobs show ({jobs})"
-    )
+    sources = f"{jobs} and its own runs" if has_runs else jobs
     return (
-        f"{how}. No run of {first} alone has measured a target, and by what {shown}"
-        f" that is the least time for {span}. {expected_sentences(policy, has_runs)}"
-    ) + (alone and f" {alone} trains with {first} alone")
+        f"{how}, which should be fastest for {span}, judging by {sources}. No run of {first} alone"
+        f" has measured a target yet, so it is guarded by {tests}; a failed switch costs {lost}."
+        f" {expected_sentences(policy, has_runs)}"
+    ) + (alone and f" To train with {first} alone, set {alone}")
 
 
 def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
@@ -149,17 +147,17 @@ def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
     if delivered is None or usual is None or time is None:
         return ""
     first = protocol_text(policy.job.first_protocol)
-    rests_on = "that is expected from other jobs, and not measured on this one"
+    time_by, share_by = "", ""
     if has_runs:
         few = "none" if policy.threshold else "too few"
-        rests_on = (
-            "the time goes by the pace of this job's runs, the rest by other jobs and by how these"
-            f" runs ended, {few} of them with {first} alone"
-        )
+        time_by = ", by the pace of this job's runs"
+        share_by = f", by other jobs and by how these runs ended, {few} of them with {first} alone"
+    rests_on = "Expected" if has_runs else "Expected from those jobs, not measured on this one"
     return (
-        f"About {100 * delivered:.0f} of 100 jobs like this one should deliver a model"
-        f" {_good_text(policy.threshold, first, policy.job.metric)}, where about"
-        f" {100 * usual:.0f} do with {first} alone, in {time:.2f} of its time: {rests_on}."
+        f"{rests_on}: {time:.2f} of the time of {first} alone{time_by}, and a model"
+        f" {_good_text(policy.threshold, first, policy.job.metric)} in about"
+        f" {100 * delivered:.0f} of 100 trainings (with {first} alone, about"
+        f" {100 * usual:.0f}){share_by}."
     )
 
 

@@ -332,13 +332,12 @@ def test_a_loop_that_looks_beyond_the_next_switch_before_it_goes_back_is_guarded
 
 
 SAID = (
-    "this training switches to the second way at 50 %, guarded by its own tests; a switch that"
-    " fails costs what was trained after it, {}. No run of the first way alone has measured a"
-    " target, and by what other jobs show (7 recorded jobs) that is the least time for this"
-    " training. About 89 of 100 jobs like this one should deliver a model within 0.01 of the first"
-    " way's mean accuracy, where about 95 do with the first way alone, in 0.71 of its time: that is"
-    " expected from other jobs, and not measured on this one. switch_at=100 trains with the first"
-    " way alone"
+    "this training switches to the second way at 50 %, which should be fastest for this training,"
+    " judging by 7 recorded jobs. No run of the first way alone has measured a target yet, so it is"
+    " guarded by its own tests; a failed switch costs what was trained after it, {}. Expected from"
+    " those jobs, not measured on this one: 0.71 of the time of the first way alone, and a model"
+    " within 0.01 of the first way's mean accuracy in about 89 of 100 trainings (with the first way"
+    " alone, about 95). To train with the first way alone, set switch_at=100"
 )
 
 

@@ -240,12 +240,12 @@ def test_without_a_policy_it_takes_the_gain_and_says_what_is_not_known(
     assert record.guard is not None
     (said,) = caplog.messages
     assert said.startswith(
-        "this training switches to ASP at 6.25 %, guarded by its own tests; a switch that fails"
-        " costs what was trained after it, and its state is kept in a file until then. No run of"
-        " BSP alone has measured a target"
+        "this training switches to ASP at 6.25 %, which should be fastest for this training,"
+        " judging by 7 recorded jobs. No run of BSP alone has measured a target yet, so it is"
+        " guarded by its own tests; a failed switch costs what was trained after it, and its state"
+        " is kept in a file until then. Expected from those jobs, not measured on this one: 0.38 of"
     )
-    assert "that is expected from other jobs, and not measured on this one" in said
-    assert said.endswith("switch_at=100 trains with BSP alone")
+    assert said.endswith("To train with BSP alone, set switch_at=100")
     caplog.clear()
     alone = trained(switch_at=100)
     assert [phase.protocol for phase in alone.phases] == ["bsp"]
