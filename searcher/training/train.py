@@ -33,6 +33,7 @@ from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.export.mlflow import check_mlflow, copy_run
 from syncswitch.storage.policies.registry import CURRENT
+from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
@@ -288,8 +289,10 @@ def trial_of(chosen: Chosen, tell: Tell) -> TrialSpec:
     People are told where it has no guard, and its policy was found for guarded runs.
     """
     run = chosen.run
-    if run.policy is not None and run.band is None and run.policy.bare_warning is not None:
-        tell(run.policy.bare_warning)
+    if run.policy is not None and run.band is None:
+        warning = unguarded_warning(run.policy)
+        if warning is not None:
+            tell(warning)
     percent, momentum = run.switch_percent, chosen.identity.momentum_after_switch
     retries = later_switch_points(percent, momentum) if run.band is not None else ()
     return TrialSpec(chosen.identity, percent, chosen.seed, band=run.band, retry_percents=retries)

@@ -150,19 +150,6 @@ class TimingPolicy:
         """True if it has a switch that was found for guarded trainings."""
         return self.guarded and self.switch_percent < BASELINE_PERCENT
 
-    @property
-    def bare_warning(self) -> str | None:
-        """A warning against its switch without a guard; None if it needs none."""
-        if not self.is_for_guard:
-            return None
-        share = "fewer runs"
-        if self.promise.kept_share is not None:
-            share = f"about {100 * self.promise.kept_share:.0f} of 100 runs"
-        return (
-            f"this policy was found for guarded trainings: without a guard {share} keep the"
-            " accuracy; for a careful one, search without a guard"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyUse:

@@ -24,7 +24,6 @@ from syncswitch.storage.records.job import (
 from syncswitch.storage.records.metric import WORST, Metric, metric_name
 from tests.identities import GENERATED, UNRECORDED
 from tests.records import changed
-from tests.storage.conftest import POLICY
 
 IMPORTED = changed(
     GENERATED, name="golden", total_worker_steps=200, workers=2, **dict.fromkeys(UNRECORDED)
@@ -190,17 +189,6 @@ def test_titles_say_unit_and_direction() -> None:
 )
 def test_a_metric_is_called_by_its_class(description: str | None, name: str) -> None:
     assert metric_name(description) == name
-
-
-def test_a_policy_for_guarded_trainings_warns_of_no_guard() -> None:
-    guarded = changed(POLICY, guarded=True, kept_share=0.86)
-    assert guarded.bare_warning == (
-        "this policy was found for guarded trainings: without a guard about 86 of 100 runs"
-        " keep the accuracy; for a careful one, search without a guard"
-    )
-    assert "a guard fewer runs keep" in (changed(guarded, kept_share=None).bare_warning or "")
-    for fine in (POLICY, replace(guarded, switch_percent=100.0)):
-        assert fine.bare_warning is None
 
 
 @pytest.mark.parametrize(

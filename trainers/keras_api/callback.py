@@ -13,6 +13,7 @@ import keras
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.policies.unmeasured import (
     check_one_says_when,
     unmeasured_policy,
@@ -179,8 +180,8 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._guard = watching if guard else None
         if initial_worker_step > self.switch_worker_step:
             self._guard = None
-        elif not guard and policy.bare_warning is not None:
-            _LOG.warning(policy.bare_warning)
+        elif not guard and (warning := unguarded_warning(policy)) is not None:
+            _LOG.warning(warning)
         self._monitor, self._at_alarm = monitor or _logged(self._metric.name), at_alarm
         self._tests: list[Evaluation] = []
         self._kept: tuple[_Kept, int, int] | None = None

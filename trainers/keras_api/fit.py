@@ -10,6 +10,7 @@ from typing import Any
 from syncswitch.storage.errors import FatalError, UserError, WorkloadError
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.policies.unmeasured import (
     check_one_says_when,
     unmeasured_policy,
@@ -129,8 +130,8 @@ def fit(
             lost = "what was trained after it, and its state is kept in a file until then"
             _LOG.warning("this training %s", unmeasured_text(policy, lost, "switch_at=100"))
     band = band_for(policy, known or identity, identity) if guard else None
-    if band is None and policy.bare_warning is not None:
-        _LOG.warning(policy.bare_warning)
+    if band is None and (warning := unguarded_warning(policy)) is not None:
+        _LOG.warning(warning)
     retries = later_switch_points(policy.switch_percent, identity.momentum_after_switch)
     retries = retries if band else ()
     spec = TrialSpec(identity, policy.switch_percent, seed, band=band, retry_percents=retries)

@@ -44,6 +44,7 @@ from syncswitch.searcher.search.plan import too_short
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES, make_strategy
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import Command, Run, Set, UserError
+from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.job import USUAL_PROTOCOLS
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
@@ -325,8 +326,8 @@ def run(
     else:
         how_to_use = _how_to_use(policy, plan, job, is_current=policy.version == current)
         print_result(found.best, job.identity, how_to_use, found.pairs)
-        if job.command is not None and policy.bare_warning is not None:
-            print_note(policy.bare_warning)
+        if job.command is not None and (warning := unguarded_warning(policy)) is not None:
+            print_note(warning)
 
 
 def _searched(

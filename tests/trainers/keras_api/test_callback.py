@@ -14,6 +14,7 @@ import pytest
 
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import write_policy
+from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
 from tests.records import changed
@@ -286,7 +287,7 @@ def test_without_a_guard_it_trains_on(model: Any, caplog: pytest.LogCaptureFixtu
         fit(model, switch)
         assert (switch.alarm, switch.worker_step) == (None, W)
         assert np.isnan(model.get_weights()[0]).all()
-    assert caplog.messages == [guarded.bare_warning]
+    assert caplog.messages == [str(unguarded_warning(guarded))]
 
 
 @pytest.mark.parametrize(

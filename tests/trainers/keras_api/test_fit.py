@@ -10,6 +10,7 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.file import write_policy
+from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.metric import Metric
@@ -198,9 +199,9 @@ def test_it_is_guarded_where_the_policy_may_be_of_this_job(
 
     job = changed(JOB, total_worker_steps=32, band=BAND, guarded=True)
     assert band_of(job) == BAND
-    assert job.bare_warning not in caplog.messages
+    assert str(unguarded_warning(job)) not in caplog.messages
     assert band_of(job, guard=False) is None
-    assert caplog.messages.count(str(job.bare_warning)) == 1
+    assert caplog.messages.count(str(unguarded_warning(job))) == 1
     assert band_of(written()) == BAND
     assert band_of(written(model="another")) is None
 

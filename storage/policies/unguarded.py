@@ -1,0 +1,19 @@
+"""A warning for those who use a policy without the guard that it was found for."""
+
+from __future__ import annotations
+
+from syncswitch.storage.errors import Command, Run, Set, UserError
+from syncswitch.storage.records.policy import TimingPolicy
+
+
+def unguarded_warning(policy: TimingPolicy) -> UserError | None:
+    """Returns a warning against the switch of a policy without a guard; None if it needs none."""
+    if not policy.is_for_guard:
+        return None
+    share = "fewer runs"
+    if policy.promise.kept_share is not None:
+        share = f"about {100 * policy.promise.kept_share:.0f} of 100 runs"
+    return UserError(
+        f"this policy was found for guarded trainings: without a guard {share} keep the accuracy",
+        remedy=Run(Command.SEARCH, ("WORKLOAD", Set("guarded", False)), "for a careful one, run:"),
+    )
