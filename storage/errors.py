@@ -177,7 +177,9 @@ class SyncSwitchError(Exception):
         names = " and ".join(words.parameter(name, switch) for name in self.parameters)
         if self.value is None or switch is not None:
             return f"{names} {what}"
-        return f"{names} is {self.value!r}" + (what and f": {what}")
+        whole = isinstance(self.value, float) and self.value.is_integer()
+        shown = int(self.value) if whole else self.value
+        return f"{names} is {shown!r}" + (what and f": {what}")
 
     def __str__(self) -> str:
         return self.text(self.words)

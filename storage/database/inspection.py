@@ -17,7 +17,7 @@ from syncswitch.storage.tables.base import TABLE_PREFIX
 REVISION = "0004"
 """The revision of the tables that this version of the software reads and writes."""
 
-ANOTHER = Set("storage", verb="name another with")
+ANOTHER = Set("storage", "URL", "name another with")
 """What helps with most databases that cannot be used."""
 
 FORMER_REVISION = "0003"

@@ -78,8 +78,8 @@ def test_every_command_is_there_in_both_languages(command: Command) -> None:
         (UserError("all is lost"), "all is lost", "all is lost"),
         (
             UserError(parameter="cpus_per_ps", value=0.0, allowed="above 0", remedy="try 1"),
-            "--cpus-per-ps is 0.0; allowed: above 0; try 1",
-            "cpus_per_ps is 0.0; allowed: above 0; try 1",
+            "--cpus-per-ps is 0; allowed: above 0; try 1",
+            "cpus_per_ps is 0; allowed: above 0; try 1",
         ),
         (
             UserError("no room", parameter="storage", value="a b", remedy=("tidy up", Set("seed"))),

@@ -135,7 +135,7 @@ def test_a_threshold_of_the_users_own_is_that_of_the_policies_to_come(
     [
         (("--switch-at", "50"), "leave out --switch-at, or leave out --threshold"),
         (("--no-learn",), "leave out --no-learn, or leave out --threshold"),
-        (("--learn",), "--threshold is 2.0; allowed: above 0 and below 1"),
+        (("--learn",), "--threshold is 2; allowed: above 0 and below 1"),
     ],
 )
 def test_a_threshold_that_no_run_learns_with_is_an_error(

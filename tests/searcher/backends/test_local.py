@@ -80,7 +80,7 @@ def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], wo
 def test_workers_and_gpus_that_are_not_there_are_refused(joining: dict[str, str]) -> None:
     assert LocalTrainer(open_network=True).open_network
     # This test runs on machines without GPUs; with one, the second worker has none.
-    with pytest.raises(UserError, match=r"gpus_per_worker is 1.0: 1\d+ workers need \d+ GPUs"):
+    with pytest.raises(UserError, match=r"gpus_per_worker is 1: 1\d+ workers need \d+ GPUs"):
         LocalTrainer(launcher="processes", gpus_per_worker=1.0).check_capacity(100)
 
 
