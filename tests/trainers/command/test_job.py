@@ -104,7 +104,7 @@ JOB = CommandJob(CommandTemplate.parse(TEXT), "train", 1000)
         ),
         ({"name": " x"}, "the name of the job is ' x'"),
         ({"total_steps": 1}, "total_steps is 1: give the steps of a whole training"),
-        ({"timeout_seconds": 0.0}, "timeout is 0.0; allowed: seconds above 0"),
+        ({"timeout_seconds": 0.0}, "timeout is 0; allowed: seconds above 0"),
         ({"silence_seconds": float("nan")}, "silence is nan; allowed: seconds above 0"),
         ({"metric_file": "metrics.jsonl"}, "every run needs its own file"),
         ({"metric_file": "{output_dir}/../m"}, "every run needs its own file"),

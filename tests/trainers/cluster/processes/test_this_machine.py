@@ -54,7 +54,7 @@ def test_what_would_fit_is_said() -> None:
     with pytest.raises(UserError) as caught:
         place_on_gpus(3, ["0"], 1.0)
     assert str(caught.value) == (
-        "gpus_per_worker is 1.0: 3 workers need 3 GPUs, and this process sees 1 (0); use fewer"
+        "gpus_per_worker is 1: 3 workers need 3 GPUs, and this process sees 1 (0); use fewer"
         " workers, or a smaller share such as 0.33, or look at CUDA_VISIBLE_DEVICES"
     )
     assert place_on_gpus(3, ["0"], 0.33)[2]["CUDA_VISIBLE_DEVICES"] == "0"
