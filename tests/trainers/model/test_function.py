@@ -263,7 +263,7 @@ class TestShipped:
         ):
             words = (
                 "^workload 'constant-gradient': its model, loss, transform or pipeline uses "
-                f".*{what}.*do without it, or use --launcher in-process$"
+                f".*{what}.*do without it, or use launcher='in-process'$"
             )
             data = replace(
                 constant_data(), transform=lambda x, y, seed, change=change: (change(x, seed), y)

@@ -50,7 +50,7 @@ def test_python_in_a_pipeline_is_refused() -> None:
         lambda _: of.range(2).map(lambda one: tf.py_function(float, [one], tf.float32)),
         lambda _: of.from_generator(lambda: iter(range(2)), tf.int64),
     ):
-        words = "or pipeline uses a function of Python .* in-process"
+        words = "or pipeline uses a function of Python .*'in-process'"
         with pytest.raises(WorkloadError, match=words):
             ShippedSource.of(PipelinePieces(3, pipeline, 2), CONSTANT)
 
