@@ -36,8 +36,8 @@ _LONGEST_SENTENCE = 1000
 _FILE_ERRORS = {
     errno.ENAMETOOLONG: (EXIT_USAGE, "give a shorter name"),
     errno.EROFS: (EXIT_USAGE, "name a place that can be written"),
-    errno.ENOSPC: (EXIT_FAILED, "make room there, or name another place"),
-    errno.EDQUOT: (EXIT_FAILED, "make room there, or name another place"),
+    errno.ENOSPC: (EXIT_FAILED, "free some disk space, or name another place"),
+    errno.EDQUOT: (EXIT_FAILED, "free some disk space, or name another place"),
 }
 
 

@@ -455,5 +455,5 @@ def _last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, TrialSta
         return None
     number = max(failed, key=lambda one: (one[0] is not None, one))[1]
     row = rows[number]
-    reason = row.failure or "its process is gone"
+    reason = row.failure or "its process has exited"
     return f"{row.switch_percent:g} %, run {row.replicate + 1}: {reason}"

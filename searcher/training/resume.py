@@ -272,7 +272,7 @@ def save_model(
         raise FatalError(
             (
                 f"the model cannot be saved as {output} ({why}); what was there is untouched, and"
-                f" what was trained is in {final.parent}: make room or ",
+                f" what was trained is in {final.parent}: free some disk space or ",
                 Set("output", verb="name another"),
                 ", and the same call with ",
                 Set("checkpoints", str(final.parent), ""),

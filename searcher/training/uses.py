@@ -108,7 +108,7 @@ class UsesHome:
                     database, identity, reference, record, begins_from, goes_back, allowed
                 )
         except Exception as error:
-            self.tell(UserError(("error: this run teaches nothing: ", reason_of(error))))
+            self.tell(UserError(("error: could not record this run: ", reason_of(error))))
             return None
 
     def record(

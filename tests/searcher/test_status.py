@@ -124,7 +124,7 @@ def test_a_run_whose_process_is_dead_is_no_run_under_way(rows: dict[int, StoredT
     states, now = {0: "complete", 1: "stale"}, datetime.now(timezone.utc)
     status = status_of(rows, states, now)
     assert (status.state, status.runs.failed_runs) == ("stopped", 1)
-    assert status.last_failure == "12.5 %, run 1: its process is gone"
+    assert status.last_failure == "12.5 %, run 1: its process has exited"
     assert [run.remaining_seconds for run in status.in_flight] == [None]
     assert [switch_point.in_flight_runs for switch_point in status.switch_points] == [0] * 5
     assert status.is_under_way

@@ -392,8 +392,8 @@ def kept_embeddings(source: EmbeddingSource) -> StoredEmbeddings:
     except OSError as error:
         raise NoRoomForEmbeddingsError(
             f"a copy of the embeddings cannot be written to {tempfile.gettempdir()}:"
-            f" {error.strerror or one_line(error)}; make room there, or name another folder by the"
-            " variable TMPDIR"
+            f" {error.strerror or one_line(error)}; free some disk space, or name another folder by"
+            " the variable TMPDIR"
         ) from error
     return StoredEmbeddings(file, source.forms)
 

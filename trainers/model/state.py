@@ -321,7 +321,7 @@ class StateForm:
                 reason = (
                     f"no checkpoint can be written to {place.parent}"
                     f" ({error.strerror or one_line(error)}); the run goes on, but once killed it"
-                    " would begin at an earlier one, or afresh: make room there"
+                    " would begin at an earlier one, or afresh: free some disk space"
                 )
                 log.add_unsaved(reason)
                 continue

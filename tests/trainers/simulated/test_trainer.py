@@ -397,7 +397,7 @@ def test_a_checkpoint_that_cannot_be_written_is_missed_alone(
     record = trainer.train(spec)
     assert not record.checkpoints
     (unsaved,) = (event for event in record.events if event.kind == "unsaved")
-    assert (unsaved.worker_step, "make room there" in unsaved.reason) == (36, True)
+    assert (unsaved.worker_step, "free some disk space" in unsaved.reason) == (36, True)
     whole = trainer.train(replace(spec, checkpoint_directory=tmp_path / "folder"))
     assert measured(whole) == measured(record)
 

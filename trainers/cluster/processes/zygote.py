@@ -101,7 +101,7 @@ class Zygote:
                 return self._connection.recv()
             except (OSError, EOFError) as error:
                 self._connection.close()
-                raise RetryableError("the process that starts others is gone") from error
+                raise RetryableError("the fork server has exited") from error
 
 
 def shared_zygote() -> Zygote:
@@ -136,7 +136,7 @@ def _start() -> Zygote:
     theirs.close()
     zygote = Zygote(Connection(ours.detach()))
     if not zygote.is_alive:
-        raise RetryableError("no process that starts others can be started; look at its messages")
+        raise RetryableError("the fork server cannot start; see its messages")
     return zygote
 
 

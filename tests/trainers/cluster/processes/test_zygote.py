@@ -163,7 +163,7 @@ def test_another_takes_the_place_of_one_that_died(
     (process,) = set(psutil.Process().children()) - before
     process.kill()
     assert all_gone([child]), "it outlives the one that has forked it"
-    with pytest.raises(RetryableError, match="the process that starts others is gone"):
+    with pytest.raises(RetryableError, match="the fork server has exited"):
         first.condition(child.pid)
     second = psutil.Process(fork(tmp_path, sleep))
     assert shared_zygote() is not first
