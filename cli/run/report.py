@@ -278,12 +278,13 @@ def _time_sentence(done: Training) -> str:
     )
     if baseline is None or speed_up is None or is_itself:
         return f"{took}."
-    compared = (
-        f"{speed_up:.2f} times as fast as {baseline.source}"
-        if abs(speed_up - 1) > baseline.noise
-        else f"about as long as {baseline.source}"  # a difference may be chance
-    )
-    text = f"{took}, {compared} ({baseline.seconds:.1f} s)"
+    if abs(speed_up - 1) <= baseline.noise:  # the difference may be chance
+        compared = "about as long"
+    elif speed_up > 1:
+        compared = f"{speed_up:.2f} times as fast"
+    else:
+        compared = f"{1 / speed_up:.2f} times as long"
+    text = f"{took}, {compared} as {baseline.source} ({baseline.seconds:.1f} s)"
     if record.spec.identity.is_command:  # the switch is its own, and not measured
         return f"{text}."
     return f"{text}; the switch took {record.switch_overhead_seconds * 1000:.1f} ms."
