@@ -179,7 +179,8 @@ class TestALostChief:
         assert kinds["injected"] == 3
         assert kinds["resumed"] == kinds["rebuilt"] == 1
         (resumed,) = [event for event in record.events if event.kind == "resumed"]
-        assert resumed.worker_step in (0.4 * W, 0.2 * W)
+        # A checkpoint may be under way at the kill, which comes late on a busy machine.
+        assert resumed.worker_step in (0.2 * W, 0.4 * W, 0.6 * W)
         assert "the cluster of 2 workers died of SIGKILL; " in caplog.text
         assert record.training_seconds == pytest.approx(sum(one.seconds for one in record.phases))
         assert set(family(trainer)) == PARTS
