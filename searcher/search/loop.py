@@ -28,10 +28,7 @@ from syncswitch.searcher.search.recorded import (
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.state import Claim, SearchState
 from syncswitch.searcher.search.study import Patience, begin_study
-from syncswitch.searcher.strategies.base import (
-    Strategy,
-    Wait,
-)
+from syncswitch.searcher.strategies.base import Strategy, Wait
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.storage.database.engine import Database
@@ -43,17 +40,8 @@ from syncswitch.storage.errors import (
     UserError,
 )
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.trial import (
-    TrialRecord,
-    TrialSpec,
-    TrialState,
-)
-from syncswitch.storage.trials.values import (
-    CANCELLED,
-    INTERRUPTED,
-    Fork,
-    Owner,
-)
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
+from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
 from syncswitch.trainers.replay import RecordedRun
 from syncswitch.trainers.run.tensorboard import logged
 from syncswitch.trainers.trainer import Trainer

@@ -8,26 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.search.recorded import (
-    completed_runs,
-    measured_band,
-    sound_baseline,
-)
+from syncswitch.searcher.search.recorded import completed_runs, measured_band, sound_baseline
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.state import SearchState
 from syncswitch.searcher.search.study import SearchStudy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
-from syncswitch.storage.errors import (
-    RetryableError,
-)
+from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.trial import (
-    Evaluation,
-    RunEvent,
-    TrialRecord,
-    TrialSpec,
-)
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guard
 from syncswitch.trainers.trainer import Observer, Verdict

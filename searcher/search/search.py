@@ -8,25 +8,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.search.loop import TrialLoop
-from syncswitch.searcher.search.observations import (
-    total_cost,
-)
-from syncswitch.searcher.search.recorded import (
-    measured_band,
-    sound_baseline,
-)
+from syncswitch.searcher.search.observations import total_cost
+from syncswitch.searcher.search.recorded import measured_band, sound_baseline
 from syncswitch.searcher.search.state import SearchState
 from syncswitch.searcher.speed_up import speed_ups
-from syncswitch.searcher.strategies.base import (
-    Decided,
-    SwitchPointSummary,
-    Wait,
-    is_guarded,
-)
+from syncswitch.searcher.strategies.base import Decided, SwitchPointSummary, Wait, is_guarded
 from syncswitch.searcher.strategies.planner import PlannedTrial
-from syncswitch.storage.errors import (
-    UserError,
-)
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import mean_of
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.provenance import software_versions

@@ -10,21 +10,11 @@ from typing import TYPE_CHECKING
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from syncswitch.searcher.search.observations import (
-    REPLICATE,
-    in_flight_runs,
-    observations_of,
-)
-from syncswitch.searcher.strategies.base import (
-    Decided,
-    Strategy,
-    Wait,
-)
+from syncswitch.searcher.search.observations import REPLICATE, in_flight_runs, observations_of
+from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
-from syncswitch.storage.trials.values import (
-    StoredTrial,
-)
+from syncswitch.storage.trials.values import StoredTrial
 
 if TYPE_CHECKING:
     pass

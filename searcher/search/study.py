@@ -29,36 +29,21 @@ from syncswitch.searcher.search.observations import (
 )
 from syncswitch.searcher.search.optuna_storage import open_storage, readable
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
-from syncswitch.searcher.search.recorded import (
-    recorded_replicates,
-)
+from syncswitch.searcher.search.recorded import recorded_replicates
 from syncswitch.searcher.search.sampler import BinarySearchSampler
 from syncswitch.searcher.search.state import PARAMETER, Claim, SearchState
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import (
-    Strategy,
-)
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database, known_error
 from syncswitch.storage.database.inspection import shown
-from syncswitch.storage.errors import (
-    DatabaseAwayError,
-    FatalError,
-    RetryableError,
-)
+from syncswitch.storage.errors import DatabaseAwayError, FatalError, RetryableError
 from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
-from syncswitch.storage.records.trial import (
-    Evaluation,
-    TrialState,
-)
+from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import (
-    Owner,
-    StoredTrial,
-    condition_values,
-)
+from syncswitch.storage.trials.values import Owner, StoredTrial, condition_values
 
 if TYPE_CHECKING:
     pass
