@@ -42,11 +42,7 @@ class _OptionWords(Words):
 
     @override
     def command(self, run: Run) -> str:
-        given = [
-            shlex.quote(one) if isinstance(one, str) else self.parameter(one.parameter, one.value)
-            for one in run.arguments
-        ]
-        return " ".join((_COMMANDS[run.command], *given))
+        return " ".join((_COMMANDS[run.command], *self.given(run, shlex.quote)))
 
 
 OPTION_WORDS = _OptionWords()

@@ -21,7 +21,7 @@ to `Words`: the command line knows it by another than Python.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
@@ -117,11 +117,14 @@ class Words:
 
     def command(self, run: Run) -> str:
         """Returns a command with its arguments."""
-        given = [
-            repr(one) if isinstance(one, str) else self.parameter(one.parameter, one.value)
+        return f"{run.command.value}({', '.join(self.given(run, repr))})"
+
+    def given(self, run: Run, quoted: Callable[[str], str]) -> list[str]:
+        """Returns the arguments of a command."""
+        return [
+            quoted(one) if isinstance(one, str) else self.parameter(one.parameter, one.value)
             for one in run.arguments
         ]
-        return f"{run.command.value}({', '.join(given)})"
 
     def say(self, part: Part) -> str:
         """Returns a part of a message."""
