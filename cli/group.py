@@ -52,8 +52,6 @@ class ProgramCommand(click.Command):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Runs the program."""
-
         def call() -> Any:
             return super(ProgramCommand, self).main(
                 args, prog_name, complete_var, standalone_mode=False, **extra
@@ -73,12 +71,10 @@ class SubcommandGroup(click.Group):
     """A group whose `--help` shows the first sentence of each command in full."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the name and short help of each command."""
         with formatter.section("Commands"):
             formatter.write_dl(self.short_helps())
 
     def short_helps(self) -> list[tuple[str, str]]:
-        """The name and short help of each command."""
         return [
             (name, command.get_short_help_str(_LONGEST_SENTENCE))
             for name, command in sorted(self.commands.items())
@@ -96,11 +92,9 @@ class ProgramGroup(ProgramCommand, SubcommandGroup):
         self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the commands, in the given order."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command itself, imported."""
         if cmd_name not in self._lazy:
             return None
         module, _, attribute = self._lazy[cmd_name][0].partition(":")

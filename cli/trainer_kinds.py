@@ -75,7 +75,6 @@ def _of_kinds(
 
 
 def _declared(field: str, option: TrainerOption) -> Callable[[_F], _F]:
-    """An option of a trainer on the command line."""
     flag = _flag(field)
     if option.type is bool:
         return click.option(flag, is_flag=True, default=option.default, help=option.help)

@@ -31,8 +31,6 @@ _COMMANDS = {
 
 
 class _OptionWords(Words):
-    """Names options and programs."""
-
     @override
     def parameter(self, name: str, value: Any = None) -> str:
         flag = _FLAGS.get(name, name).replace("_", "-")

@@ -365,7 +365,6 @@ class SweepPlan:
         return sweep
 
     def _own_policy(self, database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
-        """The job's current policy, unless it is one of those that are tried on it."""
         if not self.policies:
             return None
         own = next(iter(PolicyRegistry(database).lookup(identity.fingerprint)), None)
@@ -493,7 +492,6 @@ def _check(job: Job, points: Iterable[float]) -> None:
 
 
 def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:
-    """The switch points, each once. Raises UserError."""
     text = percents if isinstance(percents, str) else ",".join(f"{one:g}" for one in percents)
     try:
         found = tuple(dict.fromkeys(float(part) for part in text.split(",")))

@@ -186,7 +186,6 @@ def _rest(strategy: Strategy, finished: tuple[Observation, ...]) -> RestOfSearch
 def _play_on(
     strategy: Strategy, finished: tuple[Observation, ...], search: int
 ) -> tuple[int, float]:
-    """Returns number and cost of the runs until the answer."""
     chance = np.random.default_rng([_REST_STREAM, search])
     numbers = itertools.count(max((run.trial_number for run in finished), default=-1) + 1)
     made, cost = list(finished), 0.0

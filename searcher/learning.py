@@ -110,7 +110,6 @@ def _lessons(
     failed: Iterable[FailedSwitch],
     total_worker_steps: int,
 ) -> list[Observation]:
-    """`lessons_of` a recorded run."""
     tried = [
         (one.switch_percent, one.accuracy if one.worker_step >= total_worker_steps else None)
         for one in failed
@@ -223,7 +222,6 @@ class UsedJob:
         return job._measured() if allowed.runs else job
 
     def _measured(self) -> UsedJob:
-        """The job with the threshold that its runs so far have measured."""
         policy = self.policy
         return replace(self, policy=_with_threshold(policy, self.threshold, policy.threshold_runs))
 

@@ -88,11 +88,9 @@ class Selection:
 
     @property
     def search(self) -> Run:
-        """The command that finds such a policy."""
         return Run(Command.SEARCH, (self.reference, *self.options), "find one with:")
 
     def fits(self, job: WorkloadIdentity) -> bool:
-        """Whether the options allow a job of this name."""
         return (
             self.workers in (None, job.workers)
             and self.pair in (None, (job.first_protocol, job.second_protocol))

@@ -172,7 +172,6 @@ class SearchStatus:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it makes no more runs."""
         return self.state in _OVER
 
 
@@ -379,7 +378,6 @@ def _switch_point_statuses(
     *,
     is_over: bool,
 ) -> tuple[SwitchPointStatus, ...]:
-    """The switch points that were tried, are being tried, or may be the answer."""
     if progress is None:
         return ()
     summaries = {summary.switch_percent: summary for summary in progress.summaries}

@@ -209,7 +209,6 @@ def frame_of(name: FrameName, rows: Iterable[Iterable[Any]]) -> pandas.DataFrame
 def _listed(
     database: Database | str, name: FrameName, find: Callable[..., list[Any]], **choice: Any
 ) -> pandas.DataFrame:
-    """Makes a table of records."""
     with opened(database) as read:
         rows = find(read, **choice)
     # Unlike `astuple`, this copies nothing.

@@ -250,7 +250,6 @@ def _numbers(path: Path, column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _fault(path: Path, place: Any, what: str, allowed: str) -> RecordingError:
-    """Makes the error for a row; the first row is line 2."""
     return RecordingError(f"{path} line {place + 2}: {what}; allowed: {allowed}")
 
 
@@ -376,7 +375,6 @@ def import_runs(database: Database, runs: Sequence[ImportedRun]) -> ImportReport
 
 
 def _add(connection: Connection, runs: Sequence[ImportedRun]) -> list[ImportedRun]:
-    """Adds the runs that are not there, and returns them."""
     evaluations = func.count(EVALUATIONS.c.trial_id).label("evaluations")
     query = (
         select(TRIALS.c.source, *(TRIALS.c[name] for name in _COMPARED), evaluations)

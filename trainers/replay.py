@@ -102,7 +102,6 @@ class Recording:
         return tuple(self._by_switch_point)
 
     def at(self, candidate_percent: float) -> tuple[RecordedRun, ...]:
-        """The runs of a switch point."""
         return self._by_switch_point.get(candidate_percent, ())
 
     def draw(

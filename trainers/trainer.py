@@ -40,15 +40,12 @@ class Watching(Observer):
         self._observer = observer
 
     def on_progress(self, worker_step: int) -> None:
-        """See `Observer`."""
         self._observer.on_progress(worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        """See `Observer`."""
         return self._observer.on_evaluation(evaluation)
 
     def on_event(self, event: RunEvent) -> None:
-        """See `Observer`."""
         self._observer.on_event(event)
 
 

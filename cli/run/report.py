@@ -355,7 +355,6 @@ def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
 
 
 def _print_events(record: TrialRecord) -> None:
-    """Prints injected faults, failures and decisions, if there were any."""
     conditions, usual = record.spec.conditions, RunConditions()
     words = list(conditions.injections)
     if conditions.switch_mechanism != usual.switch_mechanism:

@@ -54,7 +54,6 @@ def export(reference: str | None, mlflow: str, storage_url: str, as_json: bool) 
 def _workloads(
     store: TrialStore, registry: PolicyRegistry, reference: str | None
 ) -> list[RegisteredWorkload]:
-    """Returns the jobs to copy. Raises UserError if none has this name."""
     if reference is not None:
         found = registry.workloads(str(selector_of(reference)))
         if not found:

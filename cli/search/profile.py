@@ -230,7 +230,6 @@ def times(
 def _asked(
     protocols: str, at: str | None, workers: int
 ) -> list[tuple[str, tuple[str, str], float]]:
-    """Returns what to simulate: the name of the row, the protocols, the switch point."""
     if at is None:
         names = [choose_protocol(text).text for text in protocols.split(",")]
         check_protocols(names, workers)

@@ -137,7 +137,6 @@ def _parted(
 
 
 def _document(search: SearchStatus) -> dict[str, Any]:
-    """A search as a document for JSON."""
     policy, metric, info, job = search.policy, search.job.decided_by, search.info, search.job
     stated = {**flat(policy), "speed_up": policy.measured.speed_up} if policy else {}
     of_job = {**flat(job), **flat(job.key), "workload": _workload(search)}
@@ -192,7 +191,6 @@ def overview(
 
 
 def _details(search: SearchStatus) -> Group:
-    """A search in full: its job and progress, its runs, its cost, its switch points."""
     metric = search.job.decided_by
     heading = Text(f"{_workload(search)}, {search.job.cluster}", style="bold")
     under, rule = run_conditions_text(search.conditions), search.job.momentum_after_switch
@@ -248,7 +246,6 @@ def _answer(search: SearchStatus) -> str:
 
 
 def _promised(policy: TimingPolicy) -> str:
-    """The promise of a policy in a few words; empty if it makes none."""
     if policy.promise.reason is not None:
         return f"; {policy.promise.reason}"
     if policy.promise.kept_share is not None:
@@ -261,7 +258,6 @@ def _promised(policy: TimingPolicy) -> str:
 
 
 def _outlook(search: SearchStatus) -> Text:
-    """The cost so far, and the cost to come."""
     spent, spending, rest = "cost so far unknown", search.spending, search.spending.rest
     if spending.cost is not None:
         spent = f"cost so far {trainings_text(spending.cost, search.job.first_protocol)}"
@@ -281,7 +277,6 @@ def _outlook(search: SearchStatus) -> Text:
 
 
 def _run_table(search: SearchStatus) -> Table:
-    """The runs under way, their progress, and the processes that make them."""
     metric = search.job.decided_by
     table = _table("under way", "done", metric.name, "left", "made by", words="made by")
     for run in search.in_flight:
@@ -301,7 +296,6 @@ def _run_table(search: SearchStatus) -> Table:
 
 
 def _switch_point_table(search: SearchStatus) -> Table:
-    """A row for each switch point: its measurements, and how likely it is the answer."""
     metric = search.job.decided_by
     has_answers = any(one.answer_probability is not None for one in search.switch_points)
     columns = ["switch at", "runs", metric.name, "spread", "verdict"]
@@ -368,7 +362,6 @@ def _table(*columns: str, words: str) -> Table:
 
 
 def _percent(share: float) -> str:
-    """A percentage of fixed width, so that columns stay aligned."""
     return f"{100 * share:3.0f} %"
 
 

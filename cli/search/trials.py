@@ -148,7 +148,6 @@ def _export(
 
 
 def _document(trial: StoredTrial) -> dict[str, Any]:
-    """All fields of a trial, with its present state."""
     known = dataclasses.asdict(trial)
     del known["failed"]  # their number is told
     return metric_of(trial).document({**known, "state": state_of(trial), "end": trial.end})
@@ -180,7 +179,6 @@ def _candidate(candidate_percent: float | None, switch_percent: float) -> str:
 
 
 def _print_events(database: Database, choice: TrialChoice, nothing: str) -> None:
-    """Prints a table per run, the newest rows of all."""
     newest, rest = newest_of(chain.from_iterable(database.row_blocks(run_rows.events(choice))))
     if not newest:
         echo(nothing)
@@ -234,8 +232,6 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
 
 
 def _print_switch_points(found: list[SwitchPointStatistics], clusters: Mapping[str, str]) -> None:
-    """Prints one table per workload, cluster and conditions."""
-
     def shared(one: SwitchPointStatistics) -> tuple[str, str]:
         return one.fingerprint, conditions_text(one.online, one.switch_mechanism, one.injections)
 

@@ -96,7 +96,6 @@ class UsersCommand(TrainerChoice):
     )
 
     def __post_init__(self) -> None:
-        """Raises UserError if the command or the length of its training is missing."""
         if self.command is None:
             raise UserError(
                 "the trainer command needs your training command",
@@ -132,21 +131,17 @@ class UsersCommand(TrainerChoice):
 
     @override
     def pair(self, text: str | None) -> tuple[str, str]:
-        """Returns the command's own names for its two ways of training."""
         from syncswitch.trainers.protocols import parse_named_pair
 
         return parse_named_pair(text or self.default_protocols)
 
     def load(self, reference: str, workers: int) -> str:
-        """The workload of a command is its name."""
         return reference
 
     def identity(self, workload: str, workers: int, protocols: tuple[str, str]) -> WorkloadIdentity:
-        """The job of the command of this name."""
         return self.command_job(workload, workers, protocols).identity
 
     def _given_options(self, request: JobRequest) -> Iterator[Set]:
-        """The options with which the same job is trained."""
         yield Set("trainer", self.name)
         for field, one in self.options().items():
             value = getattr(self, field)
@@ -159,7 +154,6 @@ class UsersCommand(TrainerChoice):
 
     @override
     def job(self, request: JobRequest) -> Job:
-        """Returns the job; the request's workload is a name for it."""
         from syncswitch.trainers.command.job import command_with_policy
         from syncswitch.trainers.command.trainer import CommandTrainer
 

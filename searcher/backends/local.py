@@ -210,7 +210,6 @@ class LocalTrainer(ProcessesChoice):
 
     @override
     def check_capacity(self, workers: int) -> None:
-        """Raises UserError without enough GPUs or a secret, or if this process is not the chief."""
         if self.config is None:
             self.placement(workers)
         elif self.config.job != "chief":

@@ -58,7 +58,6 @@ class RayCluster(ProcessesChoice):
 
     @override
     def check_capacity(self, workers: int) -> None:
-        """Raises UserError if Ray is not installed, or an option makes no sense."""
         self._launcher.check()
 
     @override

@@ -21,7 +21,6 @@ class RecordedRuns(TrainerChoice):
     recordings: str | None = option("Database of the recorded runs.", metavar="URL")
 
     def __post_init__(self) -> None:
-        """Raises UserError if no database is given."""
         if self.recordings is None:
             raise UserError(
                 "the trainer replay needs the database of the recorded runs",

@@ -52,7 +52,6 @@ class SimulatedCluster(ClusterChoice):
 
     @override
     def check_capacity(self, workers: int) -> None:
-        """Raises UserError if a straggler of the profile is not one of these workers."""
         self.described.check_workers(workers, self.profile)
 
     @override

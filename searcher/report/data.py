@@ -239,7 +239,6 @@ class ReportData:
 
     @property
     def answer(self) -> TimingPolicy | None:
-        """The policy itself."""
         return None if self.policy is None else self.policy.policy
 
     @property

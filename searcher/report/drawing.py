@@ -132,7 +132,6 @@ class SwitchAxis:
         self._zero = math.log2(lowest) - 1
 
     def at(self, percent: float) -> float:
-        """The place of a switch point."""
         return self._zero if percent <= 0 else max(self._zero, math.log2(percent))
 
     def label(

@@ -397,7 +397,6 @@ def _draw_acceptance(axes: Any, data: ReportData) -> None:
 
 
 def _draw_diverged(axes: Any, places: Sequence[float]) -> None:
-    """Draws crosses below everything else."""
     if places:
         style = {"color": SECOND, "ms": 7, "transform": axes.get_xaxis_transform()}
         axes.plot(places, [0.04] * len(places), "x", **style, label="diverged", scaley=False)

@@ -101,7 +101,6 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
 
 
 def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tuple[str, str]]:
-    """The policy's promise for later runs, and how sure it is."""
     figures = []
     metric, usual = answer.job.metric, answer.promise.baseline_kept_share
     mean = f"within {metric.with_unit(f'{answer.threshold:g}')} of {first}'s mean {metric.name}"
@@ -128,7 +127,6 @@ def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tu
 
 
 def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
-    """The figures of a job without a policy."""
     figures = [(f"{sum(run.is_complete for run in data.runs)}", "complete runs")]
     accuracy = None if data.baseline is None else data.baseline.accuracy
     if accuracy is not None:
@@ -372,7 +370,6 @@ def sections_of(data: ReportData) -> list[Section]:
 
 
 def _use(data: ReportData, words: Words) -> tuple[str, str] | None:
-    """The next thing to do, in words and as a command line."""
     if data.policy is None:
         return None if data.trouble is not None else _search_again(data, words, "Go on with it")
     job, policy = data.identity, data.policy.policy

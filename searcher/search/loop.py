@@ -121,7 +121,6 @@ class TrialLoop(ABC, Generic[_Answer]):
         """Returns the next run, that others have to be waited for, or the answer."""
 
     def is_decided(self) -> bool:
-        """Returns whether the runs under way are no longer needed."""
         return False
 
     def run(self) -> _Answer:
@@ -153,7 +152,6 @@ class TrialLoop(ABC, Generic[_Answer]):
             self._close_trainer()
 
     def report(self, state: SearchState) -> None:
-        """Tells the reporter how far the search is."""
         progress = self.strategy.progress(state.course.runs)
         threshold = state.measured_strategy.threshold
         if threshold != self._told_threshold:

@@ -138,7 +138,6 @@ class TrialObserver(Observer):
         return False
 
     def on_event(self, event: RunEvent) -> None:
-        """Passes the event on."""
         self._reporter.on_event(self._trial, event)
 
     def judged(self, record: TrialRecord) -> TrialRecord:

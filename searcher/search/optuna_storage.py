@@ -201,7 +201,6 @@ def _search_findings(database: Database) -> Iterator[Finding]:
 
 
 def _differences(database: Database) -> Iterator[tuple[str, str]]:
-    """Yields the kind of each difference, and the run or search that it concerns."""
     store = TrialStore(database)
     with database.engine.connect() as connection:
         # Opening them would create them.

@@ -252,7 +252,6 @@ class _PairSearch(TrialLoop[PairOutcome]):
         self._best_seconds = None if best is None else best.seconds
 
     def move(self, state: SearchState) -> PairOutcome | PlannedTrial | Wait:
-        """Returns the outcome of the pair once it is known; else what its strategy wants."""
         self.report(state)
         found = self._found(state)
         if found is None:
@@ -281,7 +280,6 @@ class _PairSearch(TrialLoop[PairOutcome]):
         return decision if isinstance(decision, Decided) else None
 
     def is_decided(self) -> bool:
-        """Returns whether the outcome of the pair is known."""
         with contextlib.suppress(UserError):  # the baseline diverged: the next look raises it
             return self._found(self.study.read()) is not None
         return False

@@ -177,7 +177,6 @@ def recorded_replicates(
 def _compared_runs(
     store: TrialStore, identity: WorkloadIdentity, trainer: str, conditions: RunConditions
 ) -> list[StoredTrial]:
-    """Returns the usable runs of sweeps and evaluations."""
     searches = store.searches(workload=identity.fingerprint)
     compared = {one.study for one in searches if one.strategy == ComparisonStrategy().name}
     if not compared:

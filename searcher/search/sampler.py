@@ -75,7 +75,6 @@ class BinarySearchSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Returns what the independent sampler wants, except the owned parameter."""
         _require_one_objective(study)
         space = self._independent.infer_relative_search_space(study, trial)
         return {
@@ -85,7 +84,6 @@ class BinarySearchSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Asks the independent sampler."""
         _require_one_objective(study)
         return self._independent.sample_relative(study, trial, search_space)
 
@@ -112,7 +110,6 @@ class BinarySearchSampler(BaseSampler):
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def _next_percent(self, study: Study, trial: FrozenTrial, strategy: Strategy) -> float:
-        """Returns the switch point that the strategy wants, given all other trials."""
         others = [
             other for other in study.get_trials(deepcopy=False) if other.number != trial.number
         ]
@@ -124,13 +121,11 @@ class BinarySearchSampler(BaseSampler):
         return float(planned.switch_percent)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Tells the independent sampler."""
         self._independent.before_trial(study, trial)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Tells the independent sampler, and when a switch point is given up."""
         self._independent.after_trial(study, trial, state, values)
         if self._parameter not in trial.params or state.name not in NO_RESULT:
             return
@@ -141,7 +136,6 @@ class BinarySearchSampler(BaseSampler):
             self._tell_given_up(percent)
 
     def _tell_given_up(self, percent: float) -> None:
-        """Says that no further run is asked for at a switch point."""
         _LOG.warning(
             "%s %g gave no result %d times: the search goes on as if it had diverged",
             self._parameter,
@@ -150,7 +144,6 @@ class BinarySearchSampler(BaseSampler):
         )
 
     def reseed_rng(self) -> None:
-        """Reseeds the independent sampler."""
         self._independent.reseed_rng()
 
     def stop_when_decided(self, study: Study, trial: FrozenTrial) -> None:
@@ -176,7 +169,6 @@ class BinarySearchSampler(BaseSampler):
 
 
 def _on_grid(percent: float, distribution: FloatDistribution | IntDistribution) -> float:
-    """Returns the nearest value that a distribution has."""
     low, high, step = distribution.low, distribution.high, distribution.step
     if step is None or low == high:
         return min(max(percent, low), high)

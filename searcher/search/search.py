@@ -50,11 +50,9 @@ class Search(TrialLoop[SearchResult]):
     """
 
     def is_decided(self) -> bool:
-        """Returns whether the search has published its policy."""
         return self._published() is not None
 
     def move(self, state: SearchState) -> SearchResult | PlannedTrial | Wait:
-        """Returns the result of the search once it is decided; else what the strategy wants."""
         published = self._published()
         if published is not None:
             # Others may have made runs between the look and the policy.
@@ -78,7 +76,6 @@ class Search(TrialLoop[SearchResult]):
         return registry.published(self._identity.fingerprint, self.study_name)
 
     def _end(self, policy: TimingPolicy, state: SearchState) -> SearchResult:
-        """Deletes the checkpoints, and returns what the search found and cost."""
         assert policy.target_accuracy is not None  # a search measures it first
         self.store.set_target(self.study_name, policy.target_accuracy)
         self.prefixes.remove()
@@ -95,7 +92,6 @@ class Search(TrialLoop[SearchResult]):
         return SearchResult(policy, switch_points, cost)
 
     def _draft(self, decided: Decided, state: SearchState) -> TimingPolicy:
-        """Returns the policy to publish; the registry gives it its version."""
         strategy, identity, runs = state.measured_strategy, self._identity, state.course.runs
         percent, highest = decided.switch_percent, strategy.highest_percent
         accuracies = {
@@ -150,7 +146,6 @@ class Search(TrialLoop[SearchResult]):
 
 
 def _mean_seconds(percent: float, state: SearchState) -> float | None:
-    """Returns the mean time of whole trainings at a switch point; None if none is known."""
     return mean_of(
         state.rows[run.trial_number].whole_run_seconds
         for run in state.course.runs

@@ -73,8 +73,6 @@ class Patience:
 
 
 def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
-    """Raises RetryableError or DatabaseAwayError if the database is busy or lost."""
-
     @functools.wraps(function)
     def call(study: SearchStudy, *args: Any, **kwargs: Any) -> _T:
         try:
@@ -259,7 +257,6 @@ class SearchStudy:
 
     @_retryable
     def is_running(self, number: int) -> bool:
-        """Returns whether nobody has finished this trial."""
         return self._storage.get_trial(self._trial_id(number)).state == OptunaState.RUNNING
 
     @_retryable

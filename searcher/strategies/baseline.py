@@ -57,7 +57,6 @@ class AllowedLoss:
 
     @property
     def parameter(self) -> str:
-        """The parameter that says it."""
         return "threshold_runs" if self.runs else "threshold"
 
 

@@ -58,7 +58,6 @@ class ComparisonStrategy(Strategy):
 
     @override
     def replicates(self, percent: float) -> Sequence[int]:
-        """Returns the wanted replicates; the others were made elsewhere."""
         return [replicate for switch_point, replicate in self.wanted if switch_point == percent]
 
     @override
@@ -78,12 +77,10 @@ class ComparisonStrategy(Strategy):
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """Returns any result, as nothing depends on it."""
         return [(1.0, 0.5)]
 
     @override
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:
-        """Returns the progress, in which no switch point is accepted or rejected."""
         runs: dict[float, list[Observation]] = {percent: [] for percent in self.percents}
         for run in finished:
             if run.switch_percent in runs:

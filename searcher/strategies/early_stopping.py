@@ -48,7 +48,6 @@ class StopRule:
 
     @classmethod
     def of(cls, strategy: Strategy, boundaries: Sequence[tuple[int, float]] | None) -> StopRule:
-        """Returns the rule for the runs of a search."""
         decays = [step for step, _ in boundaries or ()]
         return cls(
             # Half of the threshold: the decision still has to see a difference of that size.

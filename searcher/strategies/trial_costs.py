@@ -38,7 +38,6 @@ class TrialCosts:
     def of(
         cls, runs: Sequence[Observation], highest_percent: float, share_prefix: bool
     ) -> TrialCosts:
-        """Returns the estimates from completed runs."""
         costs = [run.cost for run in runs if run.cost is not None]
         first, second = _paces(runs)
         prefixes: dict[int, float] = defaultdict(float)
@@ -57,7 +56,6 @@ class TrialCosts:
         )
 
     def next(self, percent: float, replicate: int) -> float:
-        """Returns the cost of a run at a switch point, in this replicate."""
         share = percent / self.highest_percent
         first = max(0.0, min(share, self.end) - self.prefixes.get(replicate, 0.0))
         return max(_LEAST_COST, first + max(0.0, self.end - share) * self.ratio)

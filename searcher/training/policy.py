@@ -70,7 +70,6 @@ class Wanted:
 
     @property
     def selection(self) -> Selection:
-        """The policies that fit."""
         return Selection(
             self.reference,
             self.workers,
@@ -268,7 +267,6 @@ def _checked(wanted: Wanted, identity: WorkloadIdentity) -> WorkloadIdentity:
 
 
 def _differences(job: WorkloadIdentity, wanted: Wanted) -> list[list[Part]]:
-    """What differs between the job of a command and the wanted one."""
     here = _job_like(job, wanted, wanted.reference)
     metrics = [one.decided_by.axis_title for one in (job, here)]
     compared = (
@@ -339,7 +337,6 @@ def _learning(
 
 
 def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> Said:
-    """A line on how a run that learns trains."""
     first, second = map(protocol_text, (identity.first_protocol, identity.second_protocol))
     policy, percent, found = planned.policy, planned.switch_percent, planned.begins_from
     begin, is_switch = f"this run, with seed {seed},", percent < BASELINE_PERCENT

@@ -238,7 +238,6 @@ class RunCheckpoints:
 
     @property
     def _left(self) -> list[float]:
-        """The percents of W of the checkpoints in the folder."""
         return [percent for percent, _ in self._finished(self._folder)]
 
     def _finished(self, folder: Path) -> list[tuple[float, Path]]:

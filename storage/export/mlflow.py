@@ -393,14 +393,12 @@ def _put_runs(
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
-    """Returns the identifier of the experiment of this name, which is made if need be."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or name
     known = client.get_experiment_by_name(name)
     return str(known.experiment_id if known else client.create_experiment(name))
 
 
 def _runs(client: MlflowClient, experiment: str, fingerprint: str) -> dict[str, Run]:
-    """Returns the runs of a job by their keys."""
     found: list[Run] = []
     token: str | None = ""
     while token is not None:

@@ -113,7 +113,6 @@ def read_policies(
 
 
 def _last_version(connection: Connection, fingerprint: str) -> int:
-    """Returns the highest version; 0 if there is none."""
     query = select(func.max(POLICIES.c.version)).where(POLICIES.c.fingerprint == fingerprint)
     return connection.scalar(query) or 0
 
@@ -121,7 +120,6 @@ def _last_version(connection: Connection, fingerprint: str) -> int:
 def _add_version(
     connection: Connection, policy: TimingPolicy, imported_at: datetime | None = None
 ) -> TimingPolicy:
-    """Adds the next version of a workload that is locked, and returns it."""
     version = _last_version(connection, policy.job.fingerprint) + 1
     created_at = datetime.fromisoformat(policy.created_at).astimezone(timezone.utc)
     content = {**flat(policy), "version": version, "created_at": created_at}
@@ -133,7 +131,6 @@ def _add_version(
 
 
 def _point(connection: Connection, fingerprint: str, alias: str, version: int) -> None:
-    """Points an alias at an existing version."""
     values = {"fingerprint": fingerprint, "alias": alias, "version": version}
     if _pointed_at(connection, fingerprint, alias) is None:
         connection.execute(insert(ALIASES).values(values))
@@ -143,7 +140,6 @@ def _point(connection: Connection, fingerprint: str, alias: str, version: int) -
 
 
 def _pointed_at(connection: Connection, fingerprint: str, alias: str) -> int | None:
-    """Returns the version that an alias points at; None if there is no such alias."""
     here = (ALIASES.c.fingerprint == fingerprint) & (ALIASES.c.alias == alias)
     return connection.scalar(select(ALIASES.c.version).where(here))
 

@@ -126,7 +126,6 @@ def _rows(
     order: Column[Any],
     choice: TrialChoice,
 ) -> Select[Any]:
-    """Selects rows of a table with the facts of their trials, in the order of the trials."""
     known = {
         **dict(_FACTS.items()),
         **dict(table.c.items()),  # both have a kind

@@ -119,7 +119,6 @@ def switch_point_statistics(
 
 
 def _metrics(connection: Connection, fingerprints: Collection[str]) -> dict[str, Metric]:
-    """Returns the metrics of some jobs by fingerprint."""
     columns = (WORKLOADS.c[f"metric_{field.name}"] for field in fields(Metric))
     query = select(WORKLOADS.c.fingerprint, *columns)
     query = query.where(WORKLOADS.c.fingerprint.in_(fingerprints))

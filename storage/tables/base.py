@@ -85,7 +85,6 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(timezone.utc)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Returns the moment in UTC."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -100,7 +99,6 @@ class StateText(TypeDecorator[TrialState]):
     cache_ok = True
 
     def process_bind_param(self, value: TrialState | None, dialect: Dialect) -> str | None:
-        """Returns the text."""
         return None if value is None else str(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> TrialState | None:

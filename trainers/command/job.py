@@ -253,7 +253,6 @@ class CommandJob:
     output_folder: Path = DEFAULT_FOLDER
 
     def __post_init__(self) -> None:
-        """Raises UserError if the job cannot be run."""
         if problem := name_problem(self.name):
             raise UserError(f"{problem} as WORKLOAD")
         if not 2 <= self.total_steps <= MOST_WORKER_STEPS:

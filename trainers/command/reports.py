@@ -313,7 +313,6 @@ class ReportLog:
 
     @property
     def step(self) -> int:
-        """The last step that was reported."""
         return self._steps[-1]
 
     def lacks_accuracy(self, seconds: float, lines: int, *, is_heard: bool) -> str | None:
@@ -329,7 +328,6 @@ class ReportLog:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all steps are done."""
         return self.step >= self._total
 
     def add(self, report: Report, now_seconds: float, line: str = "") -> Evaluation | None:

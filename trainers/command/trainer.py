@@ -349,12 +349,10 @@ class _CommandRun:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the rest of the run no longer matters."""
         is_alarmed = self._guarding.alarm is not None
         return self.reports.diverged or self._is_told_to_stop or is_alarmed
 
     def _look(self, *, is_over: bool) -> None:
-        """Reads new reports, and passes them on to the observer."""
         found = sum(size_bytes(path) for path in {self._log, self.source})
         if found != self._heard_bytes:
             self._heard, self._heard_bytes = time.monotonic(), found
@@ -383,7 +381,6 @@ class _CommandRun:
         self._observer.on_progress(self.reports.step)
 
     def _hear_loop(self, *, is_over: bool) -> None:
-        """Reads the reports of a loop that guards its switch itself."""
         for number, line in self._loop.new_lines(is_over=is_over):
             try:
                 told = json.loads(line)
@@ -434,7 +431,6 @@ class _CommandRun:
             )
 
     def _check_end(self, status: int) -> None:
-        """Raises RetryableError if the command failed, UserError if it said too little."""
         if status != 0:
             killed = status - 128 in set(signal.Signals)
             perhaps = f", perhaps killed by {signal.Signals(status - 128).name}" if killed else ""
@@ -470,7 +466,6 @@ class _CommandRun:
 
 
 def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> TrialRecord:
-    """Makes the record of a run from the report of its loop."""
     guard = told.pop("guard")
     if guard is not None:
         failed = tuple(FailedSwitch(**one) for one in guard["failed"])

@@ -97,7 +97,6 @@ class ActiveInjections:
         return _is_reached(self._after(injection.lasting, began), now)
 
     def _after(self, extent: Extent, moment: _Moment) -> _Moment:
-        """The moment that comes this much later."""
         if extent.is_percent:
             return _Moment(moment.done + self._worker_steps(extent), math.inf)
         return _Moment(math.inf, moment.seconds + extent.value)

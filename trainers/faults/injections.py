@@ -82,7 +82,6 @@ class Extent:
 
     @property
     def text(self) -> str:
-        """The canonical form, such as `20%` or `30ms`."""
         return f"{_decimal(self.value)}%" if self.is_percent else _seconds_text(self.value)
 
 

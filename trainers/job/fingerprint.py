@@ -106,7 +106,6 @@ def describe_model(model: Any) -> list[Any]:
 
 
 def _describe_loss(workload: Workload) -> str:
-    """Describes the loss as canonical text."""
     if isinstance(workload.loss, str) and not (workload.class_weight or workload.loss_weights):
         return workload.loss
     described = _description_of_loss(build_loss(workload))
@@ -159,7 +158,6 @@ def _describe_optimizer(workload: Workload, workers: int) -> str:
 
 
 def _describe_metric(workload: Workload) -> str:
-    """Describes the metric and its settings as canonical text."""
     if workload.metric == LOSS_METRIC:
         described = LOSS_METRIC
     else:

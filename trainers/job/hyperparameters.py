@@ -55,7 +55,6 @@ class Configuration:
         return scaling * self._rate_at(worker_step)
 
     def batches(self, second_since: int | None) -> int:
-        """Number of local batches in each gradient, see `Workload.batch_after_switch`."""
         is_global = second_since is not None and self._workload.batch_after_switch == "global"
         return self.workers if is_global else 1
 

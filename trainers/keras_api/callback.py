@@ -218,7 +218,6 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self._switch()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Records the first batch of an execution."""
         self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -456,12 +456,10 @@ def _joined(train: Sequence[Any], test: Sequence[Any], wanted: Sequence[bool]) -
 
 
 def _first(given: Any) -> Any:
-    """Takes the first examples of inputs or labels."""
     return taken(given, np.arange(min(BATCH_SIZE, len(apart("x", given)[0][0]))))
 
 
 def _digest(name: str, data: Data) -> str:
-    """Names the data by their content."""
     digest = hashlib.sha256()
     for source in (data.train, data.test):
         if source.form != (Leaf(), Leaf()):

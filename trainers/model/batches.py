@@ -309,7 +309,6 @@ class Outputs:
         return [str(place) for place in range(len(outputs))]
 
     def _labels(self, labels: Any, is_wanted: Sequence[bool], names: list[str]) -> list[Any]:
-        """Returns the labels of each output; None for an unwanted one without labels."""
         if isinstance(labels, Mapping):
             if any(name not in labels and is_wanted[place] for place, name in enumerate(names)):
                 raise _mismatch(self._workload, "the labels are", labels, names)

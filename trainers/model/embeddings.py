@@ -47,7 +47,6 @@ class RowGradient(NamedTuple):
 
     @property
     def none(self) -> RowGradient:
-        """The gradient of no row."""
         return RowGradient(self.ids[:0], self.values[:0])
 
 
@@ -136,7 +135,6 @@ class EmbeddingShard:
             return self._tables[table].marked(start, stop)[part]
 
     def end_read(self) -> None:
-        """Forgets the rows of the last mark."""
         with self._changing:
             for table in self._tables:
                 table.mark = None
@@ -184,13 +182,11 @@ class _Table:
         self.arrays.append(np.zeros(self.rows, np.int32))
 
     def gathered(self, ids: Ids, memory: Memory) -> list[Vector]:
-        """Copies values and slots of rows, up to date."""
         *parts, last = [np.take(one, ids, axis=0) for one in self.arrays]
         memory.catch_up(last, parts[0], parts[1:])
         return parts
 
     def values(self, ids: Ids, memory: Memory) -> Vector:
-        """Copies the values of rows, up to date."""
         if memory.is_empty:
             found: Vector = np.take(self.arrays[0], ids, axis=0)
             return found
@@ -409,7 +405,6 @@ class EmbeddingServers(EmbeddingSource):
         self._servers = servers
 
     def load(self, source: EmbeddingSource) -> None:
-        """Overwrites all rows; the rest of the state has to be loaded before."""
         count = len(self._servers)
         for table, part, start, values in source.blocks(skips_initial=True):
             for number, server in enumerate(self._servers):
@@ -427,7 +422,6 @@ class EmbeddingServers(EmbeddingSource):
             yield values
 
     def end_read(self) -> None:
-        """Lets the servers forget the rows of the last mark."""
         for server in self._servers:
             server.end_read()
 

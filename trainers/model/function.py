@@ -50,8 +50,6 @@ class EmbeddingRows(NamedTuple):
 
 
 def _among(rows: Sequence[EmbeddingRows]) -> Find:
-    """Returns a function that finds rows among these."""
-
     def find(table: int, ids: Any) -> Any:
         there = rows[table]
         places = tf.searchsorted(there.ids, tf.reshape(ids, [-1]))
@@ -176,7 +174,6 @@ class ModelFunction:
     def batches(
         self, examples: Sequence[Sequence[Any]], worker_steps: Sequence[Any], seed: Any
     ) -> list[tuple[Any, Any, Any]]:
-        """Makes several batches; see `batch`."""
         if isinstance(self._data.train, ArraySource):
             # The numbers of the examples are those of `Order`, in a traced step.
             B, count = self.batch_size, self._data.train.examples
@@ -267,7 +264,6 @@ class ModelFunction:
         *,
         training: bool = True,
     ) -> tuple[Any, Any, Any]:
-        """Computes outputs, the statistics after them, and losses of layers."""
         trained = list(values)
         for table in self.embeddings:  # whose rows are looked up elsewhere
             trained.insert(table.position, tf.zeros([1, table.width]))
@@ -301,7 +297,6 @@ class ModelFunction:
             )
 
     def predict(self, *model_and_inputs: Any) -> Any:
-        """Computes the model's outputs in inference mode; see `tested`."""
         return self.tested(*model_and_inputs)[0]
 
     def tested(
@@ -409,7 +404,6 @@ def _assigning_scope() -> Any:
             self.assigned: list[Any] = []
 
         def add_update(self, update: Any) -> None:
-            """Overrides Keras's hook for an assignment."""
             variable, value = update
             self.assigned.append(variable)
             super().add_update((variable, tf.stop_gradient(value)))

@@ -111,12 +111,10 @@ class FlatLayout:
 
     @property
     def sizes(self) -> list[int]:
-        """Number of values of each variable."""
         return [int(np.prod(shape)) for shape in self.shapes]
 
     @property
     def size(self) -> int:
-        """Length of the flat vector."""
         return sum(self.sizes)
 
     def pack(self, values: Sequence[Any]) -> Vector:

@@ -36,7 +36,6 @@ class Optimizer(ABC):
 
     @property
     def has_constraints(self) -> bool:
-        """Whether `project` does anything."""
         return any(one is not None for one in self.constraints)
 
     @abstractmethod

@@ -194,7 +194,6 @@ class RowRule(msgspec.Struct, frozen=True, tag=True):
     initial = 0.0
 
     def memory(self) -> Memory:
-        """Makes a memory without any update."""
         return Memory()
 
     def apply(self, values: Vector, slots: Slots, gradient: Vector, update: Update) -> None:

@@ -116,7 +116,6 @@ class ShippedPipeline:
         return cls(ShippedFunction.of(traced, workload), encoded_spec(element))
 
     def restored(self) -> Any:
-        """Restores the pipelines in the process that received them."""
         from syncswitch.trainers.model.tensorflow_api import decoded_spec, tf
 
         function, element = self.function.restored(), decoded_spec(self.element)

@@ -103,7 +103,6 @@ class Checkpoint:
 
     @property
     def forms(self) -> tuple[EmbeddingForm, ...]:
-        """The forms of the embeddings."""
         return () if self.embeddings is None else self.embeddings.forms
 
 
@@ -281,7 +280,6 @@ class StateForm:
         return parameters, self.statistics.pack(moving_variables(model)), embeddings
 
     def shard_plan(self, server: int = 0, servers: int = 1) -> ShardPlan:
-        """Returns the part of the embeddings that one of several parameter servers holds."""
         if self.rule is None:
             return NO_EMBEDDINGS
         shapes = [(rows_on(one.rows, server, servers), one.width) for one in self.embeddings]

@@ -13,17 +13,14 @@ class ASP(SyncProtocol):
     exchange = Exchange.PUSH
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases `worker` alone."""
         return Release((worker,)) if worker in self.active else NOBODY
 
     def add(self, worker: int) -> Release:
-        """Releases `worker` unless it already takes part."""
         if worker in self.active:
             return NOBODY
         self.active.add(worker)
         return Release((worker,))
 
     def remove(self, worker: int) -> Release:
-        """Releases nobody, as nobody waits."""
         self.active.discard(worker)
         return NOBODY

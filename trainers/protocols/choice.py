@@ -52,7 +52,6 @@ class ProtocolChoice:
 
     @property
     def exchange(self) -> Exchange:
-        """The use of a gradient."""
         return self.kind.exchange
 
     @property

@@ -119,7 +119,6 @@ class DSSP(SSP):
         return super().add(worker)
 
     def remove(self, worker: int) -> Release:
-        """Releases the workers that waited for `worker`; its credit and history are dropped."""
         self.credit.pop(worker, None)
         self._last_seconds.pop(worker, None)
         self._pushes.pop(worker, None)

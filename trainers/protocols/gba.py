@@ -57,7 +57,6 @@ class GBA(SyncProtocol):
         return Release((self._hand_token(worker),), groups, is_stale)
 
     def add(self, worker: int) -> Release:
-        """Releases `worker` unless it already takes part."""
         if worker in self.active:
             return NOBODY
         self.active.add(worker)

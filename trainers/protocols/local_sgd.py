@@ -65,12 +65,10 @@ class LocalSGD(BSP):
 
     @classmethod
     def parse_own(cls, text: str) -> dict[str, Any]:
-        """Reads the options before AFTER; see `parse_options`."""
         return {"period_steps": whole_number(text, "STEPS", 1)}
 
     @classmethod
     def format_own(cls, options: Mapping[str, Any]) -> str:
-        """Writes the options before AFTER; see `format_options`."""
         return str(options["period_steps"])
 
     @override

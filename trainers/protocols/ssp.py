@@ -41,7 +41,6 @@ class SSP(SyncProtocol):
         return self._wake()
 
     def add(self, worker: int) -> Release:
-        """Releases `worker`, level with the slowest one, unless it already takes part."""
         if worker in self.active:
             return NOBODY
         self.active.add(worker)
@@ -49,7 +48,6 @@ class SSP(SyncProtocol):
         return Release((worker,))
 
     def remove(self, worker: int) -> Release:
-        """Releases the workers that waited for `worker`."""
         self.active.discard(worker)
         self._steps.pop(worker, None)
         self._waiting.discard(worker)

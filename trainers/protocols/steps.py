@@ -51,7 +51,6 @@ class Ticket:
 
     @property
     def worker_steps(self) -> range:
-        """Numbers of all worker-steps of the ticket."""
         return range(self.worker_step, self.worker_step + self.batches)
 
 
@@ -130,7 +129,6 @@ class SegmentSteps:
 
     @property
     def out(self) -> frozenset[int]:
-        """Workers that have a ticket."""
         return frozenset(self._out)
 
     def undone(self, applied: Collection[Ticket] = ()) -> list[int]:
@@ -199,7 +197,6 @@ class SegmentSteps:
         return self._take(self._protocol.add(worker))
 
     def hand_out(self) -> Advance:
-        """Gives the released workers their next steps."""
         groups: Groups = ()
         tickets = []
         while self._released:

@@ -127,7 +127,6 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts or resumes."""
         self._total_steps = trainer.estimated_stepping_batches
         self._switch.begin(trainer.strategy.model, self._total_steps)
         self._last_step = trainer.global_step
@@ -170,7 +169,6 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             trainer.should_stop = True  # makes Lightning validate after the last step
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Makes the models of all processes one, to test it."""
         self._switch.settle()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -193,7 +191,6 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             loop["state_dict"].pop("combined_loader", None)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Makes the models of all processes one, the trained model."""
         self._switch.settle()
 
     def state_dict(self) -> dict[str, Any]:

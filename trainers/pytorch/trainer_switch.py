@@ -92,13 +92,11 @@ class LocalSgd(SecondWay):
             )
 
     def use(self, is_second: bool) -> None:
-        """Switches the hook."""
         if not is_second:
             self._period.restart()
         self._is_local = is_second
 
     def after_step(self, step: int, rate: float) -> None:
-        """Averages at the end of each period."""
         if self._period.ends(rate):
             self.settle()
 
@@ -202,7 +200,6 @@ class TrainerSwitch:
         self._second_way.use(self._is_second)
 
     def after_step(self, step: int) -> None:
-        """Lets the second way finish its step."""
         if self._is_second:
             self._second_way.after_step(step, self._rate)
 

@@ -119,7 +119,6 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Starts or resumes."""
         if self._trainer is None:
             raise UserError("call switch.train(trainer) instead of trainer.train()")
         if (kept := state.stateful_callbacks.get(_KEY)) is not None:
@@ -143,7 +142,6 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         optimizer: Any,
         **_: Any,
     ) -> None:
-        """Selects the way of the step."""
         self._switch.before_step(state.global_step, [optimizer])
 
     def on_step_end(
@@ -159,7 +157,6 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Has the model tested after the last step."""
         if state.global_step >= state.max_steps > self._switch.tested_step:
             control.should_evaluate = self._switch.back is None
         self._before_looking(state, control)
@@ -206,7 +203,6 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Makes the models of all processes one, the trained model."""
         self._switch.settle()
 
     def _before_looking(self, state: TrainerState, control: TrainerControl) -> None:

@@ -222,7 +222,6 @@ class GivenUp:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> GivenUp:
-        """Rebuilds it from its JSON values."""
         return cls(values["begin"], tuple(Evaluation.of(one) for one in values["tests"]))
 
     def was_as_good(self, evaluations: Sequence[Evaluation], end: int, job: Job) -> bool:
@@ -281,7 +280,6 @@ class Guarding:
         self._guard = None
 
     def look(self, evaluations: Sequence[Evaluation]) -> None:
-        """Checks all tests so far, and may raise an alarm."""
         if self._guard is not None and self.switch is not None:
             inherited = self._spec.inherited_evaluations
             tests = (*inherited, *evaluations)

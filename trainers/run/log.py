@@ -37,7 +37,6 @@ class CheckpointFiles:
         self.paths: dict[float, Path] = {}
 
     def add(self, percents: Sequence[float], path: Path) -> None:
-        """Records a file."""
         self.paths.update(dict.fromkeys(percents, path))
 
     def drop_all_but(self, kept: int, spared: float | None = None) -> list[Path]:
@@ -88,7 +87,6 @@ class RunLog:
 
     @property
     def done(self) -> int:
-        """Worker-steps done when the cluster was last drained."""
         return self.position.done
 
     @property
@@ -237,7 +235,6 @@ class RunLog:
         return next_segment(plan, self.done, self.first_protocol_done, is_detour=is_detour)
 
     def is_switch(self, segment: Segment) -> bool:
-        """Whether the run continues with another protocol than before."""
         return self.last_protocol not in (None, segment.protocol)
 
     def second_since(self, segment: Segment) -> int | None:
@@ -302,7 +299,6 @@ class RunLog:
             self.add_event(RunEvent("switched", self.done, now_seconds, reason, seconds=seconds))
 
     def add_event(self, event: RunEvent) -> None:
-        """Records an event, and reports it to the observer."""
         self._events.append(event)
         with self._observing:
             self._observer.on_event(event)
@@ -318,7 +314,6 @@ class RunLog:
         self._untold.append(event)
 
     def record(self) -> TrialRecord:
-        """Makes the record of a run that has ended."""
         return trial_record(
             self._spec,
             self._started_at,

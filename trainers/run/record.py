@@ -115,7 +115,6 @@ class StalenessCount:
     maximum: int = 0
 
     def add(self, staleness: int) -> None:
-        """Counts one push."""
         self.pushes += 1
         self.total += staleness
         self.maximum = max(self.maximum, staleness)
@@ -134,7 +133,6 @@ class LossMean:
     total: float = 0.0
 
     def add(self, loss: float, pushes: int = 1) -> None:
-        """Adds the mean loss of some pushes."""
         self.pushes += pushes
         self.total += pushes * loss
 
@@ -172,7 +170,6 @@ class RunTimes:
         self._seconds = [min(one, training_seconds) for one in times]
 
     def seconds_at(self, worker_step: float) -> float:
-        """Training time from the run's start."""
         steps, seconds = self._worker_steps, self._seconds
         after = bisect_right(steps, worker_step)
         if after in (0, len(steps)):

@@ -159,7 +159,6 @@ class TensorBoardTrainer(Trainer):
             log.write(log.close)
 
     def close(self) -> None:
-        """Closes the trainer."""
         self._trainer.close()
 
 
@@ -253,7 +252,6 @@ class RunLog(Watching):
             self._switch_step = step
 
     def end(self, record: TrialRecord) -> None:
-        """Writes the result of a run that succeeded."""
         last, metric = record.worker_steps, self._spec.identity.decided_by
         for phase in record.phases:
             values = {"worker_steps_per_second": phase.worker_steps_per_second}
@@ -277,11 +275,9 @@ class RunLog(Watching):
         self._end_session(is_success=True)
 
     def fail(self) -> None:
-        """Records that the run failed."""
         self._end_session(is_success=False)
 
     def close(self) -> None:
-        """Ends the file."""
         self._writer.close()
 
     def _begin(self, step: int) -> None:

@@ -85,7 +85,6 @@ def _patch_layers() -> tuple[Any, Any]:
         """A convolution computed as one matrix product."""
 
         def convolution_op(self, inputs: Any, kernel: Any) -> Any:
-            """Overrides Keras's hook for the operation."""
             slices = _slices(inputs, self.kernel_size, self.strides, self.padding, 0.0)
             # In the order of the kernel's values.
             patches = tf.concat(slices, axis=-1)
@@ -97,7 +96,6 @@ def _patch_layers() -> tuple[Any, Any]:
         """Max pooling; of equal values the first gets the gradient, as in TensorFlow."""
 
         def call(self, inputs: Any) -> Any:
-            """Overrides the layer's operation."""
             least = inputs.dtype.min
             return _largest(*_slices(inputs, self.pool_size, self.strides, self.padding, least))
 
@@ -307,12 +305,10 @@ class GradientSource:
             raise self._workload.error(str(error)) from error
 
     def move(self, statistics: Vector, contribution: Vector) -> Vector:
-        """The statistics after a batch; see `ModelFunction.move`."""
         moved: Vector = self._function.move(statistics, contribution)
         return moved
 
     def close(self) -> None:
-        """Ends the threads."""
         self._threads.shutdown()
         self._feed.close()
 
@@ -404,7 +400,6 @@ class GradientSource:
 
 
 def _filled(values: Sequence[T], places: int) -> list[T]:
-    """Repeats the last value up to the length for which the call was traced."""
     return [*values, *[values[-1]] * (places - len(values))]
 
 
@@ -503,7 +498,6 @@ class TrainingLearner(Learner):
         return self._embeddings.with_embeddings(self.state)
 
     def kept_state(self) -> ModelState:
-        """A copy of the state, for `restore`."""
         return self._embeddings.kept(self.state)
 
     @override
@@ -539,7 +533,6 @@ class TrainingLearner(Learner):
             self.state = replace(self.state, slots=slots)
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Current parameters and statistics (of replicas their mean), and embedding rows."""
         if not self._replicas:
             rows = self._embeddings.shard.pull(ids)
             return self._tested(self.state), self.state.statistics, *rows
@@ -655,7 +648,6 @@ class TrainingLearner(Learner):
         rate: float,
         momentum: float,
     ) -> None:
-        """See `OwnSlots`."""
         (gradient,) = gradients
         moved[:], slots[:] = self._update(parameters, slots, updates, gradient, rate, momentum)
 
@@ -671,12 +663,10 @@ class TrainingLearner(Learner):
         self._embeddings.shard.push([gradient.rows], rate, momentum, self._configuration.workers)
 
     def _mean_model(self, states: Sequence[ModelState]) -> tuple[Vector, Vector]:
-        """Mean parameters and statistics of replicas."""
         parameters = self._project(mean_vector([state.parameters for state in states]))
         return parameters, mean_vector([state.statistics for state in states])
 
     def _joined(self, replicas: Sequence[ModelState], after: AfterAverage) -> list[ModelState]:
-        """The replicas after their average."""
         parameters, statistics = self._mean_model(replicas)
         changed: dict[str, Any] = {"parameters": parameters, "statistics": statistics}
         if after is AfterAverage.AVERAGED:

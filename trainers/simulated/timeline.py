@@ -222,7 +222,6 @@ class Membership:
 
     @property
     def present(self) -> list[int]:
-        """Workers that take part, in ascending order."""
         away = self._lost_seconds.keys() | self._resting
         return [worker for worker in self._workers if worker not in away]
 
@@ -315,7 +314,6 @@ class Learner:
     """Receives what happens to the parameters, in virtual-time order; this one learns nothing."""
 
     def batches(self, second_since: int | None) -> int:
-        """Number of batches in each gradient; see `Configuration.batches`."""
         return 1
 
     def begin(
@@ -355,8 +353,6 @@ class Learner:
 
 @dataclass(slots=True)
 class _Step:
-    """A step under way."""
-
     ticket: Ticket
     start_seconds: float
     pulled_updates: int = 0

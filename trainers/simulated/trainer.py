@@ -57,7 +57,6 @@ class SimulatedRun:
         self._timeline = Timeline(spec, log, times, learner, self._on_done)
 
     def execute(self) -> None:
-        """Trains until the job ends, diverges, or is stopped by the observer."""
         log = self._log
         log.progress(log.done)
         if not log.has_to_go_back:
@@ -68,7 +67,6 @@ class SimulatedRun:
         log.progress(log.done)
 
     def _train(self) -> None:
-        """Trains until the end, or until the guard raises an alarm."""
         log = self._log
         self._keep_switch()
         for segment in self._timeline.segments():
@@ -80,7 +78,6 @@ class SimulatedRun:
         self._evaluate(log.done, log.elapsed_seconds)
 
     def _keep_switch(self) -> None:
-        """Keeps the state at the switch if the guard may go back to it."""
         if self._log.is_at_guarded_switch:
             self._switch_state = self._form.kept_switch(self._learner.kept_state, self._log)
 

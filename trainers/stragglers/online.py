@@ -108,7 +108,6 @@ class OnlineController:
         return Decision(tuple(events))
 
     def lost(self, worker: int) -> None:
-        """Records that a worker was lost."""
         self._lost.add(worker)
         self._detector.leave(worker)
 

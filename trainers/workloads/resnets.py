@@ -84,7 +84,6 @@ def _bottleneck(inputs: Any, filters: int, strides: int, *, projects: bool) -> A
 
 
 def _convolution(inputs: Any, filters: int, size: int, strides: int = 1) -> Any:
-    """Adds a convolution and a batch normalization."""
     from keras import layers
 
     outputs = layers.Conv2D(

@@ -213,7 +213,6 @@ class ProgressReporter(Reporter):
         self._write(self.told(line))
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
-        """Says at the start how far an earlier search got."""
         self._finished_runs, self._most_runs = finished_runs, most_runs
         if self._is_first_state and not is_further_job():  # the first one reports it
             runs = counted(finished_runs, "run")
@@ -227,14 +226,12 @@ class ProgressReporter(Reporter):
         self._move(self._search_bar, completed=finished_runs, total=most_runs)
 
     def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
-        """Says what the threshold is, and where it comes from."""
         if not is_further_job():
             metric, first = identity.decided_by, protocol_text(identity.first_protocol)
             threshold, runs = strategy.threshold, strategy.threshold_runs
             self.tell(measured_threshold_text(threshold, metric, first, runs))
 
     def on_run(self, trial: ReportedTrial) -> None:
-        """Ends a wait for other searches, and starts a bar for the run."""
         self._waiting_for = None
         self._drop_run_bar()
         if self._bars is not None:
@@ -251,7 +248,6 @@ class ProgressReporter(Reporter):
             self._move(self._search_bar, completed=self._finished_runs + part)
 
     def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
-        """Shows the latest accuracy, without a bar now and then."""
         metric = trial.identity.decided_by
         text = f"{label_of(trial)}, {metric.name} {metric.text(evaluation.accuracy)}"
         self._move(self._run_bar, description=text)
@@ -260,12 +256,10 @@ class ProgressReporter(Reporter):
             self.tell(f"{label_of(trial)}: {line}")
 
     def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
-        """Reports the event, unless it is the planned switch."""
         if is_remarkable(event):
             self.tell(f"{label_of(trial)}: {event_line(event, trial.identity.step_noun)}")
 
     def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
-        """Reports the result in one line."""
         self._drop_run_bar()
         metric = record.spec.identity.decided_by
         measured = f"{metric.name} {metric.text(record.converged_accuracy)}"
@@ -275,28 +269,23 @@ class ProgressReporter(Reporter):
         self.tell(f"{number} {label_of(trial)}: {outcome} in {_price_text(record)}")
 
     def on_cancelled(self, trial: ReportedTrial, record: TrialRecord) -> None:
-        """Reports that the run was stopped, and its cost."""
         self._drop_run_bar()
         cost = f"{record.paid_seconds:.1f} s of training"
         self.tell(f"{label_of(trial)}: stopped as no longer needed, after {cost}")
 
     def on_failed(self, trial: ReportedTrial, reason: str) -> None:
-        """Reports why the run failed."""
         self._drop_run_bar()
         self.tell(f"{label_of(trial)} failed and will be repeated: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
-        """Reports once per switch point that other searches are measuring it."""
         if self._waiting_for != switch_percent and not is_further_job():
             self._waiting_for = switch_percent
             self.tell(f"waiting for other searches, which are measuring {switch_percent:g} %")
 
     def on_repaired(self, stale_trials: int) -> None:
-        """Reports how many runs will be repeated."""
         self.tell(f"{counted(stale_trials, 'run')} of a search that was killed will be repeated")
 
     def on_database_away(self, patience_seconds: float) -> None:
-        """Reports how long the search will wait for the database."""
         self.tell(f"the database does not answer; trying again for {patience_seconds:.0f} s")
 
     def _move(self, bar: TaskID | None, **changes: Any) -> None:
@@ -310,7 +299,6 @@ class ProgressReporter(Reporter):
 
 
 def _price_text(record: TrialRecord) -> str:
-    """The cost of a run, and what it saved."""
     if not record.paid_seconds:
         return f"{record.training_seconds:.1f} s of training (recorded, at no cost)"
     spared = []

@@ -196,7 +196,6 @@ class AdaptiveStrategy(Strategy):
 
     @override
     def replicates(self, percent: float) -> Iterable[int]:
-        """Returns recorded replicates first."""
         recorded = [number for at, number in self.recorded if at == percent]
         return itertools.chain(recorded, (n for n in itertools.count() if n not in recorded))
 
@@ -208,12 +207,10 @@ class AdaptiveStrategy(Strategy):
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """Takes probabilities from the belief."""
         return Assessment(self, finished).outcomes(percent)
 
     @override
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
-        """Takes probabilities from the belief."""
         return Assessment(self, finished).answers()
 
     @override
@@ -269,7 +266,6 @@ class Assessment:
         return [run for run in self._runs if run.switch_percent == self._grid[index]]
 
     def decision(self) -> Decision:
-        """Implements `Strategy.decide`."""
         read = {(run.switch_percent, run.replicate) for run in self._runs}
         unread = [percent for percent, n in self._strategy.recorded if (percent, n) not in read]
         if unread:
@@ -289,7 +285,6 @@ class Assessment:
         return self._decided() if index is None else NextTrial(self._grid[index])
 
     def outcomes(self, percent: float) -> list[tuple[float, float]]:
-        """Implements `Strategy.outcomes`."""
         if self._missing:
             return []
         if not self._has_target:
@@ -301,13 +296,11 @@ class Assessment:
         ]
 
     def answers(self) -> dict[float, float]:
-        """Implements `Strategy.answers`."""
         if not self._has_target:
             return {}
         return dict(zip(self._grid, map(float, self._outlook.answers()), strict=True))
 
     def beliefs(self) -> tuple[SwitchPointBelief, ...]:
-        """Implements `Strategy.beliefs`."""
         if not self._has_target:
             return ()
         outlook = self._outlook
@@ -331,7 +324,6 @@ class Assessment:
         return None if is_unknown else self._decided(self._grid.index(percent))
 
     def target(self) -> tuple[float, float] | None:
-        """Returns `Belief.target`; None without a target."""
         return self._outlook.belief.target() if self._has_target else None
 
     def progress(self) -> SearchProgress:
@@ -497,7 +489,6 @@ class Assessment:
 
     @functools.cached_property
     def _possible(self) -> list[int]:
-        """Switch points that may be the answer."""
         return self._possible_after(0.0)
 
     def _possible_after(self, rise: float) -> list[int]:
@@ -571,7 +562,6 @@ class Assessment:
         )
 
     def _reason(self) -> str:
-        """Returns why no earlier switch is the answer."""
         if self._outlook.ratio >= 1:
             return "an earlier switch saves no time"
         if all(run.switch_percent == self._grid[self._last] for run in self._runs):

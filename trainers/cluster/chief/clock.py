@@ -16,7 +16,6 @@ class TrainingClock:
 
     @property
     def last_update_seconds(self) -> float:
-        """The training time at the last update."""
         start = self._start  # read once: another thread may stop the clock
         if start is None:
             return self._elapsed_seconds
@@ -24,7 +23,6 @@ class TrainingClock:
 
     @property
     def now_seconds(self) -> float:
-        """The training time now."""
         start = self._start
         if start is None:
             return self._elapsed_seconds
@@ -32,7 +30,6 @@ class TrainingClock:
 
     @property
     def idle_seconds(self) -> float:
-        """The wall-clock time since the last update."""
         return time.perf_counter() - self._last_update
 
     def add(self, seconds: float) -> None:
@@ -40,11 +37,9 @@ class TrainingClock:
         self._elapsed_seconds += seconds
 
     def start(self) -> None:
-        """Starts the clock for a segment."""
         self._start = time.perf_counter()
 
     def mark_update(self) -> None:
-        """Records an update."""
         self._last_update = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:

@@ -151,7 +151,6 @@ class Coordinator:
             self.inboxes[worker].put(Notice.LOST)
 
     def come_back(self, worker: int) -> None:
-        """Lets a lost worker take part again."""
         with self._lock:
             self.lost.discard(worker)
             if self._steps is not None and not self._is_drained() and worker in self.members:
@@ -187,7 +186,6 @@ class Coordinator:
             return read(self._steps)
 
     def stop(self) -> None:
-        """Stops handing out tickets, in this and all later segments."""
         # Without the lock, as the caller may hold it.
         self._stopping = True
         if self._steps is not None:
@@ -195,7 +193,6 @@ class Coordinator:
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop` was called or a worker-step raised."""
         return self._stopping
 
     def wait_until_drained(self, timeout_seconds: float) -> bool:
@@ -204,7 +201,6 @@ class Coordinator:
             return self._changed.wait_for(self._is_drained, timeout_seconds)
 
     def dismiss(self) -> None:
-        """Tells the worker threads to end."""
         for inbox in self.inboxes.values():
             inbox.put(Notice.END)
         self._apart.shutdown(wait=False)
@@ -225,7 +221,6 @@ class Coordinator:
         self._hand(tickets)
 
     def _lose_unprepared(self, tickets: Iterable[Ticket]) -> bool:
-        """Prepares workers for their steps; returns whether any could not be reached."""
         assert self._steps is not None
         workers = [ticket.worker for ticket in tickets if ticket.worker in self._steps.out]
         return self._lose_all(self.prepare(workers))

@@ -81,7 +81,6 @@ class ClusterLearner:
 
     @property
     def batches(self) -> int:
-        """The number of batches in each gradient of the segment."""
         return self._configuration.batches(self._second_since)
 
     def prepare(self, workers: Iterable[int]) -> list[int]:
@@ -108,7 +107,6 @@ class ClusterLearner:
         number: int | None = None,
         taken: Collection[int] = (),
     ) -> StepDone:
-        """Does the step of a ticket."""
         exchange, rate, momentum = self.exchange, 0.0, 0.0
         if exchange in (Exchange.PUSH, Exchange.REPLICA):
             is_replica = exchange is Exchange.REPLICA

@@ -36,11 +36,9 @@ class TakenSteps:
         self._tasks: dict[int, tuple[Ticket, int]] = {}
 
     def ask(self, ticket: Ticket, number: int) -> None:
-        """Notes the task that a worker is about to do."""
         self._tasks[ticket.worker] = ticket, number
 
     def by(self, worker_step: int) -> tuple[int, ...]:
-        """Returns the servers that have a step."""
         return tuple(sorted(self._taken.get(worker_step, ())))
 
     def add(self, worker_step: int, number: int, pushed: Sequence[int]) -> bool:

@@ -79,7 +79,6 @@ class FaultInjector:
                 self._strikes += 1
 
     def hold_of(self, worker: int) -> Hold:
-        """Returns how a worker is slowed down now."""
         return Hold(self._active.delay_seconds(worker), self._active.slowdown(worker))
 
     def maybe_lose(self, worker: int, *, is_done: bool) -> None:
@@ -211,7 +210,6 @@ class TrainingRun:
         return True
 
     def _run_segments(self) -> bool:
-        """Runs all segments; returns False if the cluster has to be restarted first."""
         log = self._log
         while (segment := log.next_segment(is_detour=log.is_detour)) is not None:
             if self._restarts_at_switch and not log.is_before_switch and log.is_switch(segment):
@@ -276,7 +274,6 @@ class TrainingRun:
         self._log.progress(self._coordinator.done)
 
     def _work(self, worker: int) -> None:
-        """Runs the thread of a worker."""
         try:
             while True:
                 if self._serve(worker):
@@ -319,7 +316,6 @@ class TrainingRun:
         return True
 
     def _on_done(self, done: int) -> None:
-        """Called after each update."""
         self._clock.mark_update()
         if self._log.is_due(done):
             self._request_evaluation(done)
@@ -358,7 +354,6 @@ class TrainingRun:
         return decision
 
     def _tell_controller(self, worker: int, *, is_lost: bool) -> None:
-        """Tells the online policy that a worker was lost, or has come back."""
         if self._controller is not None:
             with self._judging:
                 (self._controller.lost if is_lost else self._controller.returned)(worker)
@@ -369,7 +364,6 @@ class TrainingRun:
 
     @property
     def _is_before_switch(self) -> bool:
-        """Whether the first protocol has steps left before the switch."""
         first = self._log.first_protocol_done
         if self._protocol == self._spec.identity.first_protocol:
             first += self._coordinator.done - self._log.done

@@ -2,7 +2,6 @@
 
 The types of a call are those by which its messages are read.
 """
-# ruff: noqa: D102 (the classes that implement them say what they do)
 
 from __future__ import annotations
 

@@ -114,7 +114,6 @@ class ParameterServer:
             self._kept.clear()
 
     def load_slots(self, slots: Vector) -> None:
-        """Replaces the optimizer's slots of the parameters."""
         with self._changing:
             self._slots[:] = slots
 
@@ -140,7 +139,6 @@ class ParameterServer:
         return ModelState(parameters, slots, statistics, updates)
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Copies parameters and statistics, and these rows of each embedding table."""
         averages = None
         with self._changing:
             holder, rows = self._lease(), self.embeddings.pull(ids)
@@ -254,7 +252,6 @@ class ParameterServer:
         self._updates += 1
 
     def _free(self) -> int:
-        """Returns the number of a buffer that nobody reads."""
         taken = {self._current, *self._leases.values()}
         for number in range(len(self.buffers)):
             if number not in taken:

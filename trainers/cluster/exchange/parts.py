@@ -69,7 +69,6 @@ class ServerPart:
         self.methods: dict[str, Callable[..., Any]] = {"build": self._build}
 
     def on_wire(self, wire: Wire) -> None:
-        """Serves one worker."""
         server = self._server
         if server is None:
             raise ConnectionRefusedError("the parameter server is new")
@@ -122,7 +121,6 @@ class ServerPart:
 
 
 def _checked(caller: Caller, wire: Wire) -> Caller:
-    """Refuses a worker that claims to be another one."""
     if wire.peer != (WORKER, caller.worker):
         raise FencedError(f"worker {caller.worker} is another one")
     return caller
@@ -146,7 +144,6 @@ class WorkerPart:
         self._for_others: dict[str, Callable[..., Any]] = {}
 
     def on_wire(self, wire: Wire) -> None:
-        """Serves another worker, or the chief."""
         serve(wire, TO_WORKER, self._for_others)
 
     def close(self) -> None:
@@ -189,7 +186,6 @@ class WorkerPart:
         self._for_others["fetch"] = worker.fetch
 
     def _connect(self, caller: Caller, servers: Sequence[tuple[str, Address, slice]]) -> None:
-        """Connects to parameter servers, given their names, addresses and shards."""
         if self._servers is not None:
             self._servers.close()
         joined = [

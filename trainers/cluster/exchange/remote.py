@@ -80,7 +80,6 @@ class Remote:
             raise self._gone() from error
 
     def answer(self, method: str, into: Vector | None = None) -> Any:
-        """Waits for the result of a call; see `call`."""
         try:
             message = self.wire.receive(into)
             failure, _ = message.read(_ANSWER)
@@ -248,7 +247,6 @@ class RemoteServers:
         return updates - self._pulled_updates[positions[0]] + self._pulled_updates[0]
 
     def close(self) -> None:
-        """Closes the wires."""
         for one in self._servers:
             one.remote.close()
 
@@ -266,7 +264,6 @@ class RemotePeer:
         self._is_closed = False
 
     def fetch(self, what: Piece, start: int, stop: int) -> Vector:
-        """See `Worker.fetch`."""
         arguments = "fetch", what, start, stop
         if self._remote is not None:
             # If it is lost, another process may have taken its place.

@@ -168,7 +168,6 @@ class Plain:
         self._socket = connected
 
     def send_all(self, parts: Sequence[memoryview]) -> None:
-        """Sends bytes without copying them first."""
         left = [part for part in parts if part.nbytes]
         while left:
             sent = self._socket.sendmsg(left[:_MOST_PIECES])
@@ -202,14 +201,12 @@ class Sealed:
         self._rest = memoryview(b"")
 
     def send_all(self, parts: Sequence[memoryview]) -> None:
-        """See `Plain`."""
         for part in parts:
             for start in range(0, part.nbytes, _RECORD_BYTES):
                 self._seal(part[start : start + _RECORD_BYTES])
         self._flush()
 
     def receive_into(self, memory: memoryview, flags: int = 0) -> int:
-        """See `Plain`."""
         if not self._rest.nbytes:
             try:
                 length: int = _LENGTH.unpack(self._reader.next(_LENGTH.size))[0]

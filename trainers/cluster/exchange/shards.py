@@ -45,13 +45,11 @@ class Shard:
 
     @property
     def sizes(self) -> Sizes:
-        """The lengths of its vectors."""
         return Sizes(
             _length(self.parameters), _length(self.statistics), sum(map(_length, self.slots))
         )
 
     def of(self, state: ModelState) -> ModelState:
-        """Returns its part of a state."""
         slots = [state.slots[piece] for piece in self.slots]
         return replace(
             state,

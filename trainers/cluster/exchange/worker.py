@@ -216,7 +216,6 @@ class Worker:
         return Push(loss, 0, 0, gradient_square)
 
     def _turn(self, model: Vector, task: Task) -> None:
-        """Turns its gradient into what is to be added to the parameters."""
         size = self._sizes.parameters
         with self._moving:
             assert self._own is not None
@@ -260,7 +259,6 @@ class Worker:
             raise StepError(str(error)) from error
 
     def _wanted(self, task: Task, examples: Sequence[Any]) -> list[Ids]:
-        """Returns the embedding rows that a step needs, of each table."""
         if self._embeddings is None:
             return []
         try:

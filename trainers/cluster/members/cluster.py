@@ -107,7 +107,6 @@ class Cluster(ABC):
             self.embeddings.load(state.embeddings)
 
     def state(self) -> ModelState:
-        """Copies the state."""
         self.mark()
         return self.marked()
 
@@ -183,7 +182,6 @@ class Cluster(ABC):
         return push
 
     def apply(self, group: Group, rate: float, momentum: float) -> None:
-        """Applies the mean of a group's gradients; see `ParameterServer.apply`."""
         self._call_servers("apply", [(group, rate, momentum)] * len(self.servers))
 
     def _call_servers(
@@ -243,7 +241,6 @@ class Cluster(ABC):
         return total / np.float32(count)
 
     def load_slots(self, slots: Vector) -> None:
-        """Replaces the slots on the parameter servers."""
         empty = np.zeros(0, np.float32)
         state = ModelState(empty, slots, empty)
         self._call_servers("load_slots", [(shard.of(state).slots,) for shard in self._shards])

@@ -78,14 +78,12 @@ class Hub:
         return self._awaited(part, lambda arrival: not arrival.is_gone, seconds)
 
     def drop(self, part: Part) -> None:
-        """Gives up the process that is this part, if there is one."""
         with self._changed:
             arrival = self._there.get(part)
         if arrival is not None:
             arrival.drop()
 
     def close(self) -> None:
-        """Stops listening, and gives up all parts."""
         self._listener.close()
         with self._changed:
             there = list(self._there.values())
@@ -260,7 +258,6 @@ class ConnectedCluster(Cluster):
         return self._launcher.condition(part).life is Life.RUNNING
 
     def _start(self, parts: Sequence[Part], is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Starts processes, and waits until they have connected."""
         for part in parts:
             self._hub.drop(part)
             self._launcher.start(part, self._hub.address)
@@ -310,7 +307,6 @@ class ConnectedCluster(Cluster):
         self.members[worker] = member
 
     def _connect(self, worker: int) -> None:
-        """Connects a worker to the parameter servers."""
         joined = [
             (self._name(part), self._arrivals[part].address, shard.model)
             for part, shard in zip(self._server_parts, self._shards, strict=True)

@@ -83,12 +83,10 @@ class Program:
 
     @property
     def is_built_in(self) -> bool:
-        """Whether the optimizer is the built-in SGD."""
         return isinstance(self._optimizer, MomentumSGD)
 
     @property
     def initial_slots(self) -> Vector:
-        """The slots with which the optimizer begins."""
         return self._optimizer.initial_slots()
 
     def new_update(self) -> Update:
@@ -128,7 +126,6 @@ class Program:
         return cut_between_variables(sizes, self.form.statistics.sizes, slots, servers)
 
     def server_plans(self, shards: Sequence[Shard], workers: int) -> list[ServerPlan]:
-        """Returns the plans of parameter servers in other processes."""
         return [
             ServerPlan(
                 shard.sizes,
@@ -151,7 +148,6 @@ class Program:
 
     @cached_property
     def worker_plan(self) -> WorkerPlan:
-        """The plan of a worker in another process."""
         compiled = ids = None
         if self.ids is not None:
             ids = ShippedFunction.of(self.ids, self.workload)
@@ -174,7 +170,6 @@ class Program:
         )
 
     def _update_of(self, shard: Shard) -> ShippedFunction | None:
-        """Returns the optimizer for the variables of a shard."""
         if shard.sizes == self.sizes:
             return self._shipped_update
         if isinstance(self._optimizer, MomentumSGD) or not shard.sizes.parameters:

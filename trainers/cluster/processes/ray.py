@@ -112,7 +112,6 @@ class RayLauncher(Launcher):
         self._asked: dict[Part, Any] = {}
 
     def check(self) -> None:
-        """Raises UserError for what would fail on any cluster."""
         if importlib.util.find_spec("ray") is None:
             raise UserError(
                 "the trainer ray needs Ray, which is not installed: pip install 'syncswitch[ray]',"
@@ -394,7 +393,6 @@ class PartActor:
         return replace(found, report=f"on {self._host} {found.report}")
 
     def signal(self, number: int) -> None:
-        """Sends the process a signal, if it runs; after a SIGKILL it is dead."""
         self._process.send_signal(number)
         if number == signal.SIGKILL:
             self._process.wait()

@@ -75,22 +75,18 @@ class TfConfig:
 
     @property
     def workers(self) -> int:
-        """The number of workers."""
         return len(self.addresses["worker"])
 
     @property
     def servers(self) -> int:
-        """The number of parameter servers."""
         return len(self.addresses["ps"])
 
     @property
     def chief(self) -> str:
-        """The address of the chief."""
         return self.addresses["chief"][0]
 
     @property
     def own(self) -> str:
-        """The address of this process."""
         return self.addresses[self.job][self.task]
 
     @property

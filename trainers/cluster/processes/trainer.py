@@ -153,7 +153,6 @@ class ProcessTrainer(Trainer):
             raise
 
     def close(self) -> None:
-        """Ends every process of the cluster; may be called twice."""
         self._end()
         folder, self._folder = self._folder, None
         if folder is not None:
@@ -278,8 +277,6 @@ def _be_chief(plan: tuple[str, int, Launcher, Path], connection: Connection) -> 
 
 
 class _Reporter(Observer):
-    """Reports on the trials to the process that asks for them."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.now_seconds: Callable[[], float] = lambda: 0.0

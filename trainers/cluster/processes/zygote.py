@@ -86,7 +86,6 @@ class Zygote:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it answers."""
         with suppress(RetryableError):
             self.condition(0)
             return True
@@ -219,7 +218,6 @@ class _Family:
     def _exit_code(
         self, asker: Connection, process_id: int, options: int = os.WNOHANG
     ) -> int | None:
-        """Returns the exit code of a child, None while it runs; 0 if it is none."""
         children = self._children[asker]
         if children.get(process_id, 0) is None:
             ended, status = os.waitpid(process_id, options)
