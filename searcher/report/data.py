@@ -396,18 +396,7 @@ def load_report(
 ) -> ReportData:
     """Reads everything that a report shows about one job; nothing is written.
 
-    Args:
-        database: The open database, or its URL.
-        workload: Name, `file.py:attribute`, `package.module:attribute`, or 8 or more digits of the
-            fingerprint.
-        workers: Only the job on a cluster of this size.
-        protocols: Only the job with these before and after the switch, such as `bsp,asp`.
-        cluster: Only the job on a real or on a simulated cluster; default: the real one, where jobs
-            of this name are on both.
-        study: Name of the search to show; default: the one that found the current policy, else the
-            newest.
-        version: Number or alias of the policy to show, with the search that found it; default: the
-            current one.
+    What chooses the job is as for `searcher.api.report`; the database is open, or its URL.
 
     Raises:
         UserError: There is no such job, search or version, or there are several jobs.

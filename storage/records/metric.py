@@ -198,14 +198,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMetric:
-    """The metric of a job, as its model describes it.
+    """The metric of a job, as its model describes it; a `Metric` but for its name.
 
     Attributes:
         description: Its name, or how it is made as canonical JSON; None if nobody has said.
-        goal: `max` if more of the metric is better, or `min`.
-        unit: Unit of the metric; None for none.
-        lowest: Least possible value of the metric; None for no limit.
-        highest: Largest possible value of the metric; None for no limit.
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {**Metric.COLUMNS, "description": "metric"}
