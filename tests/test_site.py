@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -102,3 +103,7 @@ def test_the_reference_has_every_public_name_and_column(site: Path) -> None:
         assert all(f">{column.name}<" in tables for column in columns)
     for table in METADATA.tables:
         assert f">{table}<" in tables
+    cells = re.findall(r"<td><p>(.*?)</p></td>", tables)
+    nullable = [key for null, key in itertools.pairwise(cells) if null == "yes"]
+    assert nullable
+    assert not any(key.startswith("primary") for key in nullable)

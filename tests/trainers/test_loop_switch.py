@@ -108,6 +108,9 @@ def test_a_failed_switch_is_gone_back_to_and_made_later(
     tests = recorded(path)["evaluations"]
     assert [one["worker_step"] for one in tests] == list(range(100, W + 1, 100))
     assert {one["accuracy"] for one in tests} == {0.9}
+    lost = sum(one["lost_seconds"] for one in outcome["failed"])
+    phases = sum(one["seconds"] for one in recorded(path)["phases"])
+    assert phases == pytest.approx(recorded(path)["training_seconds"] - lost)
 
 
 def test_the_others_do_what_the_chief_is_told_and_record_nothing(path: Path) -> None:

@@ -87,6 +87,17 @@ def test_the_decay_of_a_known_update_is_its_factor_or_0(move: Any, decay: Any) -
     np.testing.assert_array_equal(decay_of(move, START), expected)
 
 
+def test_whole_values_are_moved_by_whole_numbers() -> None:
+    """As a counter that is looked up in a table."""
+
+    def counted(s: Any) -> Any:
+        assert (s[2:] == np.rint(s[2:])).all()
+        return s + np.float32(1)
+
+    decay = decay_of(counted, np.array([0.3, 0.5, 1, 7], np.float32), np.arange(4) > 1)
+    np.testing.assert_array_equal(decay, 1)
+
+
 def renormalized(of: Any) -> Any:
     return of.BatchNormalization(momentum=0.9, renorm=True, renorm_momentum=0.8)
 

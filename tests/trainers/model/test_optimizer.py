@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.keras_parts import EXCLUDED
 from syncswitch.trainers.model.layout import FlatLayout
 from syncswitch.trainers.model.optimizer import (
     KerasOptimizer,
@@ -97,6 +99,20 @@ class TestKerasOptimizer:
             CONSTANT.model()
         assert made_of(keras.optimizers.Adam).layout == first
         assert len(set(first.names)) == len(first.names) == 2
+
+    def test_what_a_compiled_model_excludes_does_not_decay(self, keras: Any) -> None:
+        def excluding(*positions: int) -> Any:
+            optimizer = keras.optimizers.AdamW(weight_decay=0.1)
+            setattr(optimizer, EXCLUDED, positions)
+            return optimizer
+
+        for positions in ((), (0,)):
+            optimizer = made_of(partial(excluding, *positions))
+            parameters, slots, _ = start_of(optimizer)
+            moved, _ = optimizer.apply(
+                parameters, slots, np.int64(0), np.zeros(4, np.float32), np.float32(0.1), 0.0
+            )
+            assert (np.asarray(moved) < parameters).all() == (not positions)
 
     def test_what_cannot_be_built_is_one_line(self, keras: Any) -> None:
         class Broken(keras.optimizers.SGD):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import ModelState
@@ -25,6 +26,7 @@ from syncswitch.trainers.model.state import (
     export_model,
     read_checkpoint,
     write_checkpoint,
+    written_checkpoints,
 )
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import Observer
@@ -231,6 +233,16 @@ class TestStateForm:
             with pytest.raises(UserError, match=f"^checkpoint {path} .*{words}") as error:
                 form.begin(replace(spec, fork_from=path), log_of(spec))
             assert "\n" not in str(error.value)
+
+
+def test_checkpoints_after_the_position_of_a_run_are_not_its_own(tmp_path: Path) -> None:
+    """They are of a part that failed."""
+    percents = (25.0, 50.0, 75.0)
+    spec = spec_of(DENSE, 4, 100.0, checkpoint_percents=percents, checkpoint_directory=tmp_path)
+    for percent in percents:
+        checkpoint_path(spec, percent, ".npz").touch()
+    half = spec.identity.total_worker_steps // 2
+    assert [given for given, _ in written_checkpoints(spec, [spec], half)] == [(25.0,), (50.0,)]
 
 
 def test_a_model_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:

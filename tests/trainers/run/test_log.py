@@ -228,6 +228,12 @@ def test_what_fails_after_the_switch_goes_back(
     assert outcome == GuardOutcome(100.0, (failed,))
 
 
+def test_a_run_that_is_stopped_before_its_switch_has_not_failed() -> None:
+    log = guarded()
+    play(log, 400, 4.0)
+    assert log.record().guard == GuardOutcome(50.0)
+
+
 def test_another_process_looks_at_the_tests_since_the_switch() -> None:
     """Those of the process before it were perhaps not looked at any more."""
     log = guarded()

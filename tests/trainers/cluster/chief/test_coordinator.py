@@ -96,6 +96,19 @@ def test_what_a_step_or_an_update_raises_ends_the_segment(
             assert cluster.coordinator.done == 0
 
 
+def test_a_segment_is_not_over_before_its_error_is_told() -> None:
+    """Here that of preparing the worker for its next step."""
+    coordinator = Coordinator(range(1), lambda group, first: (), lambda done: None)
+    coordinator.begin(ASP, 100)
+    coordinator.prepare = lost
+    with pytest.raises(RuntimeError) as error:
+        coordinator.acknowledge(0, StepDone(0.0, 0))
+    coordinator.stop()
+    assert not coordinator.wait_until_drained(0)
+    coordinator.fail(0, error.value)
+    assert coordinator.wait_until_drained(0)
+
+
 def test_at_rest_nobody_is_given_a_step_or_noted_to_have_done_one() -> None:
     with FakeCluster(3) as cluster:
         coordinator = cluster.coordinator

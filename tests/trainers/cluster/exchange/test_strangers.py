@@ -33,6 +33,7 @@ from syncswitch.trainers.cluster.exchange.plans import (
 )
 from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, RemoteServer
 from syncswitch.trainers.cluster.exchange.security import (
+    _AHEAD_BYTES,
     Identity,
     Reader,
     Sealed,
@@ -325,7 +326,7 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
         wire, guest = host.connected()
         length, *arrays = lengths
         head = struct.pack(f"<4sIQ{len(arrays)}Q3x", b"sync", count, length, *arrays)
-        wire._channel.send_all([memoryview(head)])
+        wire._channel.send_all([memoryview(head + bytes(_AHEAD_BYTES))])
         wire.close()
         tracemalloc.start()
         with pytest.raises((OSError, EOFError)):
