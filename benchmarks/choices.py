@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.trainings import Choice
+from syncswitch.trainers.job.hyperparameters import highest_rate
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import Exchange, alone, choose_protocol
 
@@ -30,10 +31,8 @@ def fixed_choices(workload: Workload) -> dict[str, Choice]:
         **{f"SelSync, delta {delta}": f"selsync:{delta}" for delta in _DELTAS},
     }
     found = {"BSP": SWITCHED[0]} | {name: Choice(alone(text)) for name, text in texts.items()}
-    rate, boundaries = workload.learning_rate, workload.learning_rate_boundaries
-    if isinstance(rate, float):
-        alpha = rate * min(WORKERS, workload.largest_scaling or WORKERS)
-        found["QSR, from every 8"] = Choice(alone(f"qsr:8:{alpha:g}:zeroed"))
+    boundaries, alpha = workload.learning_rate_boundaries, highest_rate(workload, WORKERS)
+    found["QSR, from every 8"] = Choice(alone(f"qsr:8:{alpha:g}:zeroed"))
     if boundaries and boundaries[0][0] < workload.total_worker_steps:
         percent = 100 * boundaries[0][0] / workload.total_worker_steps
         found["post-local SGD, every 8 from the first decay"] = Choice(

@@ -169,3 +169,16 @@ def rate_function(workload: Workload) -> Callable[[int], float]:
         return rate
 
     return rate_at
+
+
+_LOOKS = 200
+
+
+def highest_rate(workload: Workload, workers: int) -> float:
+    """Returns the highest learning rate of a worker that steps by itself, over the whole training.
+
+    Such a step has the rate of a round; a schedule is looked at in 200 places.
+    """
+    rate_at, total = rate_function(workload), workload.total_worker_steps
+    rates = (rate_at(total * look // _LOOKS) for look in range(_LOOKS))
+    return min(workers, workload.largest_scaling or workers) * max(rates)

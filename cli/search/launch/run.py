@@ -32,6 +32,7 @@ from syncswitch.cli.search.launch.making import (
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.base import (
+    ClusterChoice,
     Job,
     JobRequest,
     TrainerChoice,
@@ -47,7 +48,8 @@ from syncswitch.storage.errors import Command, Run, Set, UserError
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.job import USUAL_PROTOCOLS
 from syncswitch.trainers.conditions import ConditionsChoice
-from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.job.hyperparameters import highest_rate
+from syncswitch.trainers.job.loading import find_module, normal_reference
 
 if TYPE_CHECKING:
     from syncswitch.searcher.search.loop import LoopOptions
@@ -57,7 +59,10 @@ if TYPE_CHECKING:
 
 
 _ANY = "any"
-_ANY_PAIRS = (USUAL_PROTOCOLS, "bsp,local-sgd:8", "bsp,ssp:3", "bsp,dssp:3-15", "bsp,gba:3")
+_ANY_SECONDS = (
+    *("asp", "local-sgd:8:zeroed", "qsr:8:RATE:zeroed", "selsync:0.3"),
+    *("ssp:3", "dssp:3-15", "gba:3"),
+)
 
 pairs_option = click.option(
     "--protocols",
@@ -66,8 +71,9 @@ pairs_option = click.option(
     multiple=True,
     shell_complete=complete_protocols,
     help=f"{PROTOCOLS_HELP} Several pairs that begin alike make one search, which finds the fastest"
-    f" that keeps the accuracy; {_ANY} = {' '.join(_ANY_PAIRS)}. Of a command: any two names for"
-    f" its two ways.  [default: {TrainerChoice.default_protocols}]",
+    f" that keeps the accuracy; {_ANY} = bsp with each of {' '.join(_ANY_SECONDS)}, where RATE is"
+    " the workload's highest. Of a command: any two names for its two ways."
+    f"  [default: {TrainerChoice.default_protocols}]",
 )
 
 
@@ -160,8 +166,10 @@ strategy_options = combined(
 )
 
 
-def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The pairs of `--protocols`, each once, or the default pair.
+def chosen_pairs(
+    trainer: TrainerChoice, texts: Sequence[str], reference: str | None, workers: int | None
+) -> tuple[tuple[str, str], ...]:
+    """The pairs of `--protocols` for a workload, each once, or the default pair.
 
     Raises UserError if one is not a pair, or they cannot be searched together.
     """
@@ -177,7 +185,7 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
                 f"--protocols {_ANY} is for protocols of syncswitch, and only you know what your"
                 " command calls its two ways of training; give each pair with a --protocols"
             )
-        texts = _ANY_PAIRS
+        texts = _any_pairs(trainer, reference, workers or trainer.default_workers)
     pairs = tuple(dict.fromkeys(map(trainer.pair, texts)))
     firsts = dict.fromkeys(first for first, _ in pairs)
     if len(firsts) > 1:
@@ -187,6 +195,16 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
             " separately"
         )
     return pairs
+
+
+def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> list[str]:
+    """The pairs of `any`; the quadratic rule is left out where nobody knows the rates."""
+    rate = None
+    if isinstance(trainer, ClusterChoice) and reference is not None:
+        find_module(reference)
+        rate = f"{highest_rate(trainer.load(reference, workers), workers):g}"
+    known = (one.replace("RATE", rate or "RATE") for one in _ANY_SECONDS)
+    return [f"bsp,{second}" for second in known if "RATE" not in second]
 
 
 @click.command(
@@ -291,8 +309,8 @@ def run(
 
     decides = make_strategy(strategy, **options)
     trainer.check_jobs(jobs)
-    pairs = chosen_pairs(trainer, protocols)
     size, chosen = trainer.workers(workers), ConditionsChoice(online, switch)
+    pairs = chosen_pairs(trainer, protocols, reference, size)
     planned = [
         plan_search(
             trainer,

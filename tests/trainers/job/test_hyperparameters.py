@@ -15,6 +15,7 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import (
     Configuration,
+    highest_rate,
     momentum_after_switch,
     rate_function,
 )
@@ -183,6 +184,16 @@ def test_the_values_of_a_schedule_are_those_of_the_worker_steps(keras: Any) -> N
     warm = {"warmup_target": 0.1, "warmup_steps": 100}
     rate = rate_function(scheduled(lambda: of.CosineDecay(0.0, 300, **warm)))
     assert [rate(0), rate(50), rate(100)] == pytest.approx([0.0, 0.05, 0.1])
+
+
+def test_the_highest_rate_of_a_worker_is_that_of_a_round(keras: Any) -> None:
+    plain = replace(DENSE, learning_rate=0.02)
+    assert highest_rate(plain, 4) == pytest.approx(0.08)
+    assert highest_rate(replace(plain, largest_scaling=2), 4) == pytest.approx(0.04)
+    # It comes at worker-step 201 of 403.
+    warm = {"warmup_target": 0.1, "warmup_steps": 201}
+    late = scheduled(lambda: keras.optimizers.schedules.CosineDecay(0.0, 300, **warm))
+    assert highest_rate(late, 3) == pytest.approx(0.3, rel=0.01)
 
 
 @pytest.mark.parametrize("pair", [("bsp", "asp"), ("asp", "ds-sync:2")], ids=",".join)
