@@ -80,7 +80,7 @@ def print_result(
     """Prints the results of several pairs, the table of switch points, and the policy in words."""
     policy, cost = result.policy, result.cost
     if pairs:
-        print_pairs(pairs, cost.baseline_seconds)
+        print_pairs(pairs)
     print_rows([_cells(switch_point, cost, policy) for switch_point in result.switch_points])
     echo()
     print_text(policy_text(policy, identity, cost.baseline_seconds))
@@ -91,7 +91,9 @@ def print_result(
         print_text(sentence(measured_threshold_text(threshold, metric, first, runs)))
     elif target is not None and (spread := spread_text(target, policy.threshold, metric, first)):
         print_text(sentence(spread))
-    print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
+    print_text(
+        f"{_cost_sentence(cost, policy, pairs)} Saved as version {policy.version}; use it with:"
+    )
     for line in how_to_use:
         echo(line)
 
@@ -118,7 +120,13 @@ def _cells(switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPoli
     ]
 
 
-def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
+def _cost_sentence(
+    cost: SearchCost, policy: TimingPolicy, pairs: Sequence[PairOutcome] = ()
+) -> str:
+    if pairs and cost.baseline_seconds:
+        paid = math.fsum(pair.paid_seconds for pair in pairs) / cost.baseline_seconds
+        trainings = trainings_text(paid, policy.job.first_protocol)
+        return f"Search cost: {trainings}, all pairs together."
     if cost.bsp_multiples is None:
         runs = counted(cost.completed_runs, "run")
         return f"Search cost: {cost.paid_seconds:.0f} s of training in {runs}."
@@ -152,8 +160,8 @@ def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:
     return documents
 
 
-def print_pairs(pairs: Sequence[PairOutcome], baseline_seconds: float | None) -> None:
-    """Prints a table of the pairs, why all but one were dropped, and the total cost."""
+def print_pairs(pairs: Sequence[PairOutcome]) -> None:
+    """Prints a table of the pairs, and why all but one were dropped."""
     told = list(zip(pairs, pairs_as_json(pairs), strict=True))
     print_rows(
         [
@@ -172,10 +180,6 @@ def print_pairs(pairs: Sequence[PairOutcome], baseline_seconds: float | None) ->
     for pair, one in told:
         if one["dropped"]:
             print_text(f"{pair.name} was {one['dropped']}.")
-    if baseline_seconds:
-        trainings = math.fsum(pair.paid_seconds for pair in pairs) / baseline_seconds
-        cost = trainings_text(trainings, pairs[0].identity.first_protocol)
-        print_text(f"All pairs together cost {cost}.")
     echo()
 
 
