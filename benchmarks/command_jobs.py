@@ -1,6 +1,6 @@
 """Are the shares true that are stated of training commands? Generated jobs that learn.
 
-    python -m benchmarks.command_jobs [--repeats 20] [--uses 10] [--processes 2]
+    python -m benchmarks.command_jobs [--repeats 20] [--expected-runs 10] [--processes 2]
 
 Each job (`command_problems`) has one baseline at first, no checkpoints and no forks, and a guard
 that sees at the end of a run that its switch failed; then the run is made again with the first way
@@ -56,20 +56,20 @@ class Figures:
     true_delivered: float
 
 
-def figures(name: str, number: int, uses: int) -> Figures:
+def figures(name: str, number: int, expected_runs: int) -> Figures:
     """Learns on a job, and looks what its answer is worth."""
     job = command_problems(number)[name]
     limits = (None, None) if job.target_accuracy < 0 else (0.0, 1.0)
     strategy = AdaptiveStrategy(
-        settings=job.settings,
-        uses=uses,
+        halvings=job.halvings,
+        expected_runs=expected_runs,
         share_prefix=False,
         early_stop=False,
         goes_back=False,
         accuracy_range=limits,
     )
     course = GeneratedCourse(job, strategy, goes_back=False)
-    course.learn(uses)
+    course.learn(expected_runs)
     answer = course.answer()
     assert answer.promise.kept_share is not None
     assert answer.promise.delivered_share is not None
@@ -77,7 +77,7 @@ def figures(name: str, number: int, uses: int) -> Figures:
     return Figures(
         job=name,
         percent=answer.switch_percent,
-        time=course.time / uses,
+        time=course.time / expected_runs,
         kept=statistics.fmean(map(course.is_kept, course.delivered)),
         own=job.kept_share(threshold=course.threshold),
         bare=answer.promise.kept_share,
@@ -110,11 +110,11 @@ def table(found: Sequence[Figures]) -> Table:
 
 def main() -> None:
     """Prints the table."""
-    options = parser(__doc__, repeats=20, uses=10, processes=2).parse_args()
+    options = parser(__doc__, repeats=20, expected_runs=10, processes=2).parse_args()
     names = list(command_problems(0))
     with at_most(3600), ProcessPoolExecutor(options.processes) as pool:
         tasks = [
-            pool.submit(figures, name, number, options.uses)
+            pool.submit(figures, name, number, options.expected_runs)
             for name in names
             for number in range(options.repeats)
         ]

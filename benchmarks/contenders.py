@@ -232,7 +232,7 @@ def answer_without_noise(problem: Problem) -> float:
     Its answers may lie between those of repeated halving.
     """
     strategy = PaperStrategy(
-        settings=problem.settings,
+        halvings=problem.halvings,
         runs=1,
         threshold=problem.threshold,
         target_accuracy=problem.target_accuracy,
@@ -273,7 +273,7 @@ def _search_as_paper(
     early_stop: bool = False,
 ) -> Sequence[SimulatedSearch]:
     strategy = PaperStrategy(
-        settings=problem.settings,
+        halvings=problem.halvings,
         runs=runs,
         threshold=problem.threshold,
         target_accuracy=problem.known_accuracy if is_known else None,
@@ -293,7 +293,7 @@ def _search_adaptively(
     **options: bool,
 ) -> Sequence[SimulatedSearch]:
     strategy = AdaptiveStrategy(
-        settings=problem.settings,
+        halvings=problem.halvings,
         threshold=problem.threshold,
         target_accuracy=problem.known_accuracy if is_known else None,
         target_runs=problem.known_runs,

@@ -164,7 +164,7 @@ def _search(search: int, fingerprint: str) -> Row:
         "study": study_of(search),
         "fingerprint": fingerprint,
         "strategy": "paper",
-        "settings": len(SETTINGS),
+        "halvings": len(SETTINGS),
         "runs": RUNS,
         "threshold": 0.01,
         "target_accuracy": None,

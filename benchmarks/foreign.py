@@ -1,7 +1,7 @@
 """What a training that nobody here wrote gets: lines changed, answer, truth, and ten uses.
 
     python -m benchmarks.foreign SCRIPT --total-steps N [--original FILE] [--python PROGRAM]
-        [--arguments "--switch-step {switch_step} --seed {seed}"] [--uses 10] [--runs 3]
+        [--arguments "--switch-step {switch_step} --seed {seed}"] [--expected-runs 10] [--runs 3]
         [--points 100 50 25 12.5 6.25 0] [--json FILE] [-- OPTIONS OF --trainer command]
 
 The script stands outside of the repository, with the few lines added that it needs; `--original` is
@@ -136,7 +136,7 @@ def main() -> None:
         original=Path,
         python=sys.executable,
         arguments="--switch-step {switch_step} --seed {seed}",
-        uses=10,
+        expected_runs=10,
         runs=3,
         points=[100.0, 50.0, 25.0, 12.5, 6.25, 0.0],
         json=Path,
@@ -156,7 +156,7 @@ def main() -> None:
         threshold = answer["policy"]["threshold"]
         rows = truth_of(job, given.points, given.runs, threshold)
         first = next(row for row in rows if row["switch_percent"] == 100)
-        learns = ("--learn", "--uses", str(given.uses))
+        learns = ("--learn", "--expected-runs", str(given.expected_runs))
         found = {
             "script": script.name,
             "lines": lines_changed(given.original, script) if given.original else "not known",
@@ -167,8 +167,8 @@ def main() -> None:
             "best": min(
                 (row["share"], row["switch_percent"]) for row in rows if row["keeps_accuracy"]
             ),
-            "after the search": asdict(uses_of(job, given.uses, first, "search")),
-            "from nothing": asdict(uses_of(job, given.uses, first, "nothing", *learns)),
+            "after the search": asdict(uses_of(job, given.expected_runs, first, "search")),
+            "from nothing": asdict(uses_of(job, given.expected_runs, first, "nothing", *learns)),
         }
     report(Console(), found)
     if given.json is not None:

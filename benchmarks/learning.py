@@ -1,6 +1,6 @@
 """The benefit of guard, revision and learning, on consecutive trainings of recorded jobs.
 
-    python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 1 3 10 30 100]
+    python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--expected-runs 1 3 10 30 100]
         [--generated 100]
 
 `--jobs ../shared/trust/own-momentum` has the jobs whose workers keep a momentum of their own.
@@ -40,7 +40,7 @@ from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.storage.records.guard import Band, BelievedBand, Target, later_switch_points
 
-_SETTINGS = 6
+_HALVINGS = 6
 _MOST_BASELINES = 20
 _PLAIN = 3.0
 
@@ -105,11 +105,11 @@ class Course:
         if use.observed.switch_percent == BASELINE_PERCENT:
             self._baseline_seeds.append(seed)
 
-    def next_percent(self, uses_left: int, learns: bool) -> float:
+    def next_percent(self, runs_left: int, learns: bool) -> float:
         """The next training's switch point; the answer becomes the policy once there is one."""
         if self.percent is not None and not learns:
             return self.percent
-        decision = Assessment(self.strategy, self._observations, uses_left).decision()
+        decision = Assessment(self.strategy, self._observations, runs_left).decision()
         assert not isinstance(decision, Wait)
         if isinstance(decision, Decided):
             self._decide(decision)
@@ -150,87 +150,87 @@ class Course:
 Rule = Callable[[GuardedJob, int, int], Course]
 
 
-def bsp_alone(job: GuardedJob, number: int, uses: int) -> Course:
+def bsp_alone(job: GuardedJob, number: int, expected_runs: int) -> Course:
     """Trainings with BSP alone, with which the others are compared."""
-    course = _new_course(job, number, uses, guarded=False)
-    for _ in range(uses):
+    course = _new_course(job, number, expected_runs, guarded=False)
+    for _ in range(expected_runs):
         course.use(BASELINE_PERCENT)
     return course
 
 
 def search_then_use(
-    job: GuardedJob, number: int, uses: int, *, guarded: bool = True, learns: bool = False
+    job: GuardedJob, number: int, expected_runs: int, *, guarded: bool = True, learns: bool = False
 ) -> Course:
     """A search, and its answer for every use; or for those to begin with, which then learn."""
-    course = _new_course(job, number, uses, guarded=guarded)
+    course = _new_course(job, number, expected_runs, guarded=guarded)
     course.search()
-    for left in range(uses, 0, -1):
+    for left in range(expected_runs, 0, -1):
         course.use(course.next_percent(left, learns))
     return course
 
 
-def rival_then_use(job: GuardedJob, number: int, uses: int, *, name: str) -> Course:
+def rival_then_use(job: GuardedJob, number: int, expected_runs: int, *, name: str) -> Course:
     """A search as others do it, with its answer for every use, unguarded.
 
     Args:
         job: The job that is trained.
         number: Deals the seeds.
-        uses: Number of trainings.
+        expected_runs: Number of trainings.
         name: One of the answers of `contenders`.
     """
-    course = _new_course(job, number, uses, guarded=False)
+    course = _new_course(job, number, expected_runs, guarded=False)
     seeds = itertools.islice(course.seeds, len(job.curves))
     problem = TrustProblem(number, job.job, tuple(seeds))
     rival = next(one for one in contenders() if name in one.names)
     found = dict(zip(rival.names, rival.search(problem, False), strict=True))[name]
     course.search_cost = found.seconds / problem.first_seconds
     course.percent = found.switch_percent
-    for _ in range(uses):
+    for _ in range(expected_runs):
         course.use(found.switch_percent)
     return course
 
 
-def learn(job: GuardedJob, number: int, uses: int) -> Course:
+def learn(job: GuardedJob, number: int, expected_runs: int) -> Course:
     """No search: each use is a run of one."""
-    course = _new_course(job, number, uses, share_prefix=False, early_stop=False)
-    for left in range(uses, 0, -1):
+    course = _new_course(job, number, expected_runs, share_prefix=False, early_stop=False)
+    for left in range(expected_runs, 0, -1):
         course.use(course.next_percent(left, True))
     return course
 
 
-def measured_first(job: GuardedJob, number: int, uses: int) -> Course:
+def measured_first(job: GuardedJob, number: int, expected_runs: int) -> Course:
     """The same with a first use of BSP alone, whatever the number of uses."""
-    course = _new_course(job, number, uses, share_prefix=False, early_stop=False)
+    course = _new_course(job, number, expected_runs, share_prefix=False, early_stop=False)
     course.use(BASELINE_PERCENT)
-    for left in range(uses - 1, 0, -1):
+    for left in range(expected_runs - 1, 0, -1):
         course.use(course.next_percent(left, True))
     return course
 
 
-def always(job: GuardedJob, number: int, uses: int, *, percent: float) -> Course:
+def always(job: GuardedJob, number: int, expected_runs: int, *, percent: float) -> Course:
     """One switch point for every use, without a guard."""
-    course = _new_course(job, number, uses, guarded=False)
-    for _ in range(uses):
+    course = _new_course(job, number, expected_runs, guarded=False)
+    for _ in range(expected_runs):
         course.use(percent)
     return course
 
 
-def best_known(job: GuardedJob, number: int, uses: int) -> Course:
+def best_known(job: GuardedJob, number: int, expected_runs: int) -> Course:
     """An oracle that knows the guarded switch point of least time of each job."""
-    course = _new_course(job, number, uses)
+    course = _new_course(job, number, expected_runs)
     every = range(len(job.curves))
     course.knows(every)
     course.percent = best = min(job.grid, key=course.mean_time)
-    for _ in range(uses):
+    for _ in range(expected_runs):
         course.use(best)
     return course
 
 
-def _new_course(job: GuardedJob, number: int, uses: int, **options: bool) -> Course:
+def _new_course(job: GuardedJob, number: int, expected_runs: int, **options: bool) -> Course:
     strategy = AdaptiveStrategy(
-        settings=_SETTINGS,
+        halvings=_HALVINGS,
         threshold=BETA,
-        uses=uses,
+        expected_runs=expected_runs,
         owns_momentum=job.job.owns_momentum,
     )
     strategy = replace(strategy, **options)  # type: ignore[arg-type]
@@ -273,7 +273,7 @@ class Figures:
 
     rule: str
     job: str
-    uses: int
+    expected_runs: int
     time: float
     kept: float
     baseline_kept: float
@@ -286,20 +286,20 @@ class Figures:
     shares: tuple[float, float, float, float] | None
 
 
-def figures(job: GuardedJob, rule: str, number: int, uses: int) -> Figures:
+def figures(job: GuardedJob, rule: str, number: int, expected_runs: int) -> Figures:
     """Plays one course of trainings, and measures it."""
-    course = RULES[rule](job, number, uses)
+    course = RULES[rule](job, number, expected_runs)
     is_good = {percent: job.job.is_good(percent) for percent in job.grid[:-1]}
     good = [use for use in course.uses if is_good.get(use.observed.switch_percent, False)]
     return Figures(
         rule=rule,
         job=job.job.name,
-        uses=uses,
-        time=_time(course, job) + course.search_cost / uses,
+        expected_runs=expected_runs,
+        time=_time(course, job) + course.search_cost / expected_runs,
         kept=statistics.fmean(use.kept for use in course.uses),
         baseline_kept=job.job.kept_share(BASELINE_PERCENT),
         search_cost=course.search_cost,
-        answered_at=uses if course.answered_at is None else course.answered_at,
+        answered_at=expected_runs if course.answered_at is None else course.answered_at,
         good_uses=len(good),
         alarms=sum(len(use.failed) for use in course.uses),
         false_alarms=sum(use.false_alarms for use in good),
@@ -355,12 +355,12 @@ class GeneratedCourse:
         """beta; 0 while it is not measured."""
         return self.job.threshold or measured_threshold(self.targets) or 0.0
 
-    def learn(self, uses: int) -> None:
+    def learn(self, expected_runs: int) -> None:
         """Trains so many times, each time where the runs so far call for it."""
-        for number in range(uses):
+        for number in range(expected_runs):
             percent = BASELINE_PERCENT
             if self.threshold:
-                decision = self._assessment(uses - number).decision()
+                decision = self._assessment(expected_runs - number).decision()
                 assert not isinstance(decision, Wait)
                 percent = decision.switch_percent
             self._use(percent, number)
@@ -402,9 +402,9 @@ class GeneratedCourse:
         # Without a target it sees only what is plain.
         return self.job.target_accuracy - _PLAIN * beta
 
-    def _assessment(self, uses_left: int) -> Assessment:
+    def _assessment(self, runs_left: int) -> Assessment:
         strategy = replace(self.strategy, threshold=self.threshold).among(self.job.grid)
-        return Assessment(strategy, self._observations, uses_left)
+        return Assessment(strategy, self._observations, runs_left)
 
     def _use(self, percent: float, number: int) -> None:
         held, run, failed, time = self.trained(percent, number)
@@ -420,7 +420,7 @@ class GeneratedCourse:
 
 
 def generated_shares(
-    number: int, uses: int, owns_momentum: bool = False
+    number: int, expected_runs: int, owns_momentum: bool = False
 ) -> tuple[float, float, float, float]:
     """Learns on a generated job.
 
@@ -430,14 +430,14 @@ def generated_shares(
     """
     job = generated_problem(number)
     strategy = AdaptiveStrategy(
-        settings=_SETTINGS,
-        uses=uses,
+        halvings=_HALVINGS,
+        expected_runs=expected_runs,
         share_prefix=False,
         early_stop=False,
         owns_momentum=owns_momentum,
     )
     course = GeneratedCourse(job, strategy)
-    course.learn(uses)
+    course.learn(expected_runs)
     answer = course.answer()
     stated = answer.promise.kept_share
     assert stated is not None
@@ -457,7 +457,10 @@ def table(found: Sequence[Figures]) -> Table:
     for rule in RULES:
         rows = [one for one in found if one.rule == rule]
         if rows:
-            uses, good = sum(one.uses for one in rows), sum(one.good_uses for one in rows) or 1
+            runs, good = (
+                sum(one.expected_runs for one in rows),
+                sum(one.good_uses for one in rows) or 1,
+            )
             made.add_row(
                 rule,
                 f"{statistics.fmean(one.time for one in rows):.3f}",
@@ -465,7 +468,7 @@ def table(found: Sequence[Figures]) -> Table:
                 f"{100 * statistics.fmean(one.baseline_kept for one in rows):.1f}",
                 f"{statistics.fmean(one.search_cost for one in rows):.1f}",
                 f"{statistics.fmean(one.answered_at for one in rows):.1f}",
-                f"{100 * sum(one.alarms for one in rows) / uses:.1f}",
+                f"{100 * sum(one.alarms for one in rows) / runs:.1f}",
                 f"{100 * sum(one.false_alarms for one in rows) / good:.1f}",
                 f"{statistics.fmean(one.revisions for one in rows):.2f}",
                 *_stated_and_true(rows),
@@ -500,7 +503,12 @@ _SHOWN = ("time", "kept")
 
 def _options() -> argparse.Namespace:
     arguments = parser(
-        __doc__, jobs=JOBS, repeats=20, uses=[1, 3, 10, 30, 100], generated=100, processes=2
+        __doc__,
+        jobs=JOBS,
+        repeats=20,
+        expected_runs=[1, 3, 10, 30, 100],
+        generated=100,
+        processes=2,
     )
     options = arguments.parse_args()
     if not list(options.jobs.glob("*.npz")):
@@ -514,32 +522,35 @@ def main() -> None:
     jobs = guarded_jobs(options.jobs)
     with at_most(3600), ProcessPoolExecutor(options.processes) as pool:
         tasks = [
-            pool.submit(figures, job, rule, number, uses)
-            for uses in options.uses
+            pool.submit(figures, job, rule, number, expected_runs)
+            for expected_runs in options.expected_runs
             for number in range(options.repeats)
             for job in jobs
             for rule in RULES
         ]
         numbers = range(options.generated)
         generated = {
-            uses: list(
+            expected_runs: list(
                 pool.map(
                     functools.partial(
-                        generated_shares, uses=uses, owns_momentum=jobs[0].job.owns_momentum
+                        generated_shares,
+                        expected_runs=expected_runs,
+                        owns_momentum=jobs[0].job.owns_momentum,
                     ),
                     numbers,
                 )
             )
-            for uses in (options.uses if numbers else ())
+            for expected_runs in (options.expected_runs if numbers else ())
         }
         found = [task.result() for task in tasks]
-    for uses in options.uses:
-        rows = [one for one in found if one.uses == uses]
+    for expected_runs in options.expected_runs:
+        rows = [one for one in found if one.expected_runs == expected_runs]
         console.print(
-            f"{uses} trainings of each of {len(jobs)} recorded jobs, {options.repeats} times over."
-            " Time by that of BSP alone, all in; false: alarms in runs of good switch points that"
-            " would have kept the accuracy; left: versions of a policy; bare, delivered: runs"
-            " without a guard and delivered models that keep the accuracy, as stated / in truth."
+            f"{expected_runs} trainings of each of {len(jobs)} recorded jobs, {options.repeats}"
+            " times over. Time by that of BSP alone, all in; false: alarms in runs of good switch"
+            " points that would have kept the accuracy; left: versions of a policy; bare,"
+            " delivered: runs without a guard and delivered models that keep the accuracy, as"
+            " stated / in truth."
         )
         console.print(table(rows))
         console.print(by_job(rows))
@@ -547,14 +558,14 @@ def main() -> None:
     console.print("Of all answers, the kept share without a guard; then that of the models:")
     console.print(calibration((stated, true) for stated, true, _, _ in said))
     console.print(calibration((stated, true) for _, _, stated, true in said))
-    for uses, shares in generated.items():
+    for expected_runs, shares in generated.items():
         stated, true, delivered, own = (
             f"{100 * statistics.fmean(column):.1f} %" for column in zip(*shares, strict=True)
         )
         console.print(
-            f"Of {len(shares)} generated jobs, each learnt in {uses} trainings, the answer without"
-            f" a guard is stated to keep the accuracy in {stated}, and does in {true}. Of the"
-            f" delivered models {delivered} keep it, and of BSP's own {own}."
+            f"Of {len(shares)} generated jobs, each learnt in {expected_runs} trainings, the answer"
+            f" without a guard is stated to keep the accuracy in {stated}, and does in {true}."
+            f" Of the delivered models {delivered} keep it, and of BSP's own {own}."
         )
 
 

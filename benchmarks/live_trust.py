@@ -1,15 +1,15 @@
 """The benefit for users: real searches, then real guarded trainings with each policy.
 
     python -m benchmarks.live_trust [--workload digits] [--workers 8]
-        [--cluster paper|threads|processes] [--searches 20] [--uses 20] [--begin-at 1.5625]
+        [--cluster paper|threads|processes] [--searches 20] [--expected-runs 20] [--begin-at 1.5625]
         [--first] [--json FILE]
 
-Every search has seeds of its own. Its policy is then trained with as often as `--uses` says, as
-`syncswitch-run` would without learning: guarded, a switch that fails tried again later. All
-policies are used with the same further seeds, that no search has seen, and so is BSP alone. A model
-is kept if it loses at most beta against the mean of BSP on these seeds. `--begin-at` looks at runs
-that begin at a switch point too early, whatever the policy says, and find their own. `--cluster`
-is a virtual clock with the profile of the paper's cluster, or workers on this machine.
+Every search has seeds of its own. Its policy is then trained with as often as `--expected-runs`
+says, as `syncswitch-run` would without learning: guarded, a switch that fails tried again later.
+All policies are used with the same further seeds, that no search has seen, and so is BSP alone. A
+model is kept if it loses at most beta against the mean of BSP on these seeds. `--begin-at` looks at
+runs that begin at a switch point too early, whatever the policy says, and find their own.
+`--cluster` is a virtual clock with the profile of the paper's cluster, or workers on this machine.
 
 `--first` makes no search: each training is the first one of a database of its own, as of someone
 who has just installed it.
@@ -77,14 +77,14 @@ class Job:
         reference: The workload, as on the command line.
         cluster: `paper` (simulated), `threads` or `processes`.
         workers: n.
-        uses: Trainings at each switch point; their seeds are `_FIRST_SEED` and on.
+        expected_runs: Trainings at each switch point; their seeds are `_FIRST_SEED` and on.
         folder: For databases and checkpoints.
     """
 
     reference: str
     cluster: str
     workers: int
-    uses: int
+    expected_runs: int
     folder: Path
     _baseline: list[Training] = field(default_factory=list)
 
@@ -129,7 +129,7 @@ class Job:
                     **self._trainer,
                     workers=self.workers,
                     seed=seed,
-                    uses=1,
+                    expected_runs=1,
                     storage=f"sqlite:///{self.folder}/first-{seed}.db",
                     output=self.folder / f"first-{seed}.keras",
                     checkpoints=self.folder / f"checkpoints-{seed}",
@@ -140,7 +140,7 @@ class Job:
 
     @property
     def _seeds(self) -> range:
-        return range(_FIRST_SEED, _FIRST_SEED + self.uses)
+        return range(_FIRST_SEED, _FIRST_SEED + self.expected_runs)
 
     @property
     def _trainer(self) -> dict[str, Any]:
@@ -183,21 +183,23 @@ class Job:
 def main() -> None:
     """Prints what the trainings take, and how many keep the accuracy."""
     options = parser(
-        __doc__, workload="digits", workers=8, cluster="paper", searches=20, uses=20,
+        __doc__, workload="digits", workers=8, cluster="paper", searches=20, expected_runs=20,
         begin_at=float, first=False, json=Path,
     ).parse_args()  # fmt: skip
     console = Console(highlight=False)
     with at_most(8 * 3600), tempfile.TemporaryDirectory() as folder:
-        job = Job(options.workload, options.cluster, options.workers, options.uses, Path(folder))
+        job = Job(
+            options.workload, options.cluster, options.workers, options.expected_runs, Path(folder)
+        )
         if options.first:
             found = {"first": job.first()}
-            what = f"{options.uses} first trainings"
+            what = f"{options.expected_runs} first trainings"
         else:
             found = {
                 f"search {seed}": _after_search(job, seed, options.begin_at, console)
                 for seed in range(options.searches)
             }
-            what = f"{options.searches} searches with {options.uses} trainings each"
+            what = f"{options.searches} searches with {options.expected_runs} trainings each"
         trainings = [one for all_ in found.values() for one in all_]
         console.print(
             f"{what}: {job.words(trainings)};"

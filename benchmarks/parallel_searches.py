@@ -36,7 +36,7 @@ from benchmarks.problems import (
     Problem,
     RecordedJob,
     generated_problem,
-    halvings,
+    halved_percents,
     recorded_jobs,
 )
 from reproduction.replays import PlayedRecording
@@ -167,7 +167,7 @@ class _Replay:
 STRATEGIES = ("adaptive", "paper")
 CHUNK = 5
 # Of the workload that is trained.
-SETTINGS = 5
+HALVINGS = 5
 RUNS = 5
 
 ProblemOf = Callable[[int], Problem]
@@ -212,11 +212,11 @@ def compare(options: argparse.Namespace) -> None:
     rows: list[Row] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
-        for title, problem_of, settings, numbers in _parts(options):
+        for title, problem_of, halvings, numbers in _parts(options):
             for strategy in STRATEGIES:
                 alone: Sequence[Found] = ()
                 for clusters in options.clusters:
-                    play = functools.partial(_play, problem_of, strategy, settings, clusters)
+                    play = functools.partial(_play, problem_of, strategy, halvings, clusters)
                     found = list(pool.map(play, numbers, chunksize=CHUNK))
                     alone = alone or found
                     rows.append(_row(title, strategy, clusters, found, alone))
@@ -247,11 +247,11 @@ def _parts(options: argparse.Namespace) -> Iterator[tuple[str, ProblemOf, int, r
         name, workers = options.simulated
         job = _simulated_job(name, int(workers))
         title = f"simulated {name}, {workers} workers"
-        yield title, job.problem, job.settings, range(options.simulations)
+        yield title, job.problem, job.halvings, range(options.simulations)
     if options.simulations and options.logs.is_dir():
         for name, recorded in recorded_jobs(options.logs).items():
             title = f"published, {name.rpartition('-')[2]} workers"
-            yield title, recorded.problem, recorded.settings, range(options.simulations)
+            yield title, recorded.problem, recorded.halvings, range(options.simulations)
 
 
 def _simulated_job(reference: str, workers: int) -> RecordedJob:
@@ -261,15 +261,15 @@ def _simulated_job(reference: str, workers: int) -> RecordedJob:
     identity = simulated_identity(workload, workers, ("bsp", "asp"), profile)
     specs = [
         TrialSpec(identity, percent, replicate_seed(0, replicate), replicate)
-        for percent in halvings(SETTINGS)
+        for percent in halved_percents(HALVINGS)
         for replicate in range(RUNS)
     ]
     with SimulatedTrainer(workload, workers, profile) as trainer:
         runs = tuple(
             _recorded(trainer.train(spec), str(number)) for number, spec in enumerate(track(specs))
         )
-    stop = StopRule.of(_strategy("adaptive", SETTINGS), identity.recipe.learning_rate_boundaries)
-    return RecordedJob(PlayedRecording.of(Recording(identity, runs), stop), SETTINGS)
+    stop = StopRule.of(_strategy("adaptive", HALVINGS), identity.recipe.learning_rate_boundaries)
+    return RecordedJob(PlayedRecording.of(Recording(identity, runs), stop), HALVINGS)
 
 
 def _recorded(record: TrialRecord, name: str) -> RecordedRun:
@@ -288,15 +288,15 @@ def _recorded(record: TrialRecord, name: str) -> RecordedRun:
     )
 
 
-def _strategy(strategy: str, settings: int) -> Strategy:
+def _strategy(strategy: str, halvings: int) -> Strategy:
     return make_strategy(
-        strategy, settings=settings, runs=RUNS, threshold=BETA, target_accuracy=None
+        strategy, halvings=halvings, runs=RUNS, threshold=BETA, target_accuracy=None
     )
 
 
-def _play(problem_of: ProblemOf, strategy: str, settings: int, clusters: int, number: int) -> Found:
+def _play(problem_of: ProblemOf, strategy: str, halvings: int, clusters: int, number: int) -> Found:
     problem = problem_of(number)
-    found = search_in_parallel(_strategy(strategy, settings), problem.run_at, clusters)
+    found = search_in_parallel(_strategy(strategy, halvings), problem.run_at, clusters)
     unit = problem.first_seconds
     return Found(
         switch_percent=found.search.switch_percent,

@@ -33,7 +33,7 @@ class Problem(Protocol):
 
     Attributes:
         number: Tells it from the others; the seed of strategies that need one.
-        settings: M, how often the range of switch points may be halved.
+        halvings: M, how often the range of switch points may be halved.
         threshold: beta.
         target_accuracy: The true A.
         known_accuracy: A as a recurring job knows it.
@@ -47,7 +47,7 @@ class Problem(Protocol):
     @property
     def number(self) -> int: ...
     @property
-    def settings(self) -> int: ...
+    def halvings(self) -> int: ...
     @property
     def threshold(self) -> float: ...
     @property
@@ -75,9 +75,9 @@ class Problem(Protocol):
         """Expected time of a training that switches there."""
 
 
-def halvings(settings: int) -> tuple[float, ...]:
+def halved_percents(halvings: int) -> tuple[float, ...]:
     """The ends of repeated halving in percent, ascending."""
-    return tuple(BASELINE_PERCENT / 2**k for k in range(settings, -1, -1))
+    return tuple(BASELINE_PERCENT / 2**k for k in range(halvings, -1, -1))
 
 
 def is_acceptable(problem: Problem, percent: float) -> bool:
@@ -139,7 +139,7 @@ class GeneratedProblem:
     diverges_below_percent: float
     known_accuracy: float = TARGET
     known_runs: int = KNOWN_RUNS
-    settings: int = 6
+    halvings: int = 6
     owns_momentum: bool = False
     threshold: float = BETA
     target_accuracy: float = TARGET
@@ -148,7 +148,7 @@ class GeneratedProblem:
     @property
     def grid(self) -> tuple[float, ...]:
         """The ends of repeated halving."""
-        return halvings(self.settings)
+        return halved_percents(self.halvings)
 
     @property
     def best_percent(self) -> float:
@@ -240,7 +240,7 @@ class CommandProblem(GeneratedProblem):
     @property
     def grid(self) -> tuple[float, ...]:
         """The switch points of commands."""
-        return tuple(sorted({*halvings(self.settings), 75.0}))
+        return tuple(sorted({*halved_percents(self.halvings), 75.0}))
 
     def run_at(self, percent: float, replicate: int) -> PlayedRun:
         """See `Problem`."""
@@ -289,11 +289,11 @@ class RecordedJob:
 
     Attributes:
         runs: The recorded runs.
-        settings: M.
+        halvings: M.
     """
 
     runs: PlayedRecording
-    settings: int
+    halvings: int
 
     def problem(self, number: int) -> RecordedProblem:
         """The draws of a number; the same at every call."""
@@ -315,9 +315,9 @@ class RecordedProblem:
     owns_momentum: bool = False
 
     @property
-    def settings(self) -> int:
+    def halvings(self) -> int:
         """As deep as runs were recorded."""
-        return self.job.settings
+        return self.job.halvings
 
     @property
     def target_accuracy(self) -> float:
@@ -343,7 +343,7 @@ class RecordedProblem:
     def grid(self) -> tuple[float, ...]:
         """The recorded ends of repeated halving."""
         return tuple(
-            percent for percent in halvings(self.settings) if percent in self.job.runs.means
+            percent for percent in halved_percents(self.halvings) if percent in self.job.runs.means
         )
 
     @property
@@ -383,7 +383,7 @@ def recorded_jobs(folder: Path) -> dict[str, RecordedJob]:
                 PlayedRecording.of(
                     read_recording(database, setup, workers=None, protocols=("bsp", "asp")), stop
                 ),
-                settings,
+                halvings,
             )
-            for setup, settings in SETUPS.items()
+            for setup, halvings in SETUPS.items()
         }

@@ -35,7 +35,7 @@ OWN_MOMENTUM = _RECORDED / "own-momentum"
 
 Any other folder of this name is taken to be so as well.
 """
-_SETTINGS = 6
+_HALVINGS = 6
 _CONVERGED = 5
 
 
@@ -101,7 +101,7 @@ class TrustProblem:
     job: TrustJob
     seeds: tuple[int, ...]
     threshold: float = BETA
-    settings: int = _SETTINGS
+    halvings: int = _HALVINGS
 
     @property
     def target_accuracy(self) -> float:

@@ -1,6 +1,6 @@
 """Do later trainings keep the accuracy? Searches on recorded jobs, judged by what users get.
 
-    python -m benchmarks.trust [--jobs FOLDER] [--searches 100] [--uses 30] [--processes 2]
+    python -m benchmarks.trust [--jobs FOLDER] [--searches 100] [--expected-runs 30] [--processes 2]
 
 Every strategy searches on every recorded job, each time with seeds dealt anew; then it is looked up
 how many of all recorded runs keep the accuracy with its answer. `trust_problems` says what the
@@ -99,7 +99,7 @@ def knowing_the_truth(job: TrustJob) -> Kept:
     return _judged("knows the truth", job, job.problem(0).best_percent, 0.0, None)
 
 
-def tables(found: Sequence[Kept], uses: int) -> Iterator[Table]:
+def tables(found: Sequence[Kept], expected_runs: int) -> Iterator[Table]:
     """The benefit for users by strategy, and stated shares against true ones."""
     table = new_table(
         "strategy", "searches", "cost", "kept %", "BSP %", "good %", "time", "all in", box=SIMPLE
@@ -119,7 +119,7 @@ def tables(found: Sequence[Kept], uses: int) -> Iterator[Table]:
                     for name in ("kept", "baseline_kept", "is_good")
                 ),
                 f"{time:.3f}",
-                f"{time + cost / uses:.3f}",
+                f"{time + cost / expected_runs:.3f}",
             )
     yield table
     yield calibration((one.stated, one.kept) for one in found if one.stated is not None)
@@ -146,7 +146,7 @@ def calibration(shares: Iterable[tuple[float, float]]) -> Table:
 
 
 def _options() -> argparse.Namespace:
-    arguments = parser(__doc__, jobs=JOBS, searches=100, uses=30, processes=2)
+    arguments = parser(__doc__, jobs=JOBS, searches=100, expected_runs=30, processes=2)
     options = arguments.parse_args()
     if not list(options.jobs.glob("*.npz")):
         arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
@@ -167,10 +167,10 @@ def main() -> None:
         f"{options.searches} searches of each strategy on each of {len(jobs)} recorded jobs."
         " Cost and time in trainings with BSP alone; time: of a later training, with each run that"
         " fails beyond BSP's own repeated; all in: with the cost of the search spread over"
-        f" {options.uses} uses. Good: the answer keeps the accuracy in 95 % of later runs, or at"
-        " most five points less often than BSP."
+        f" {options.expected_runs} uses. Good: the answer keeps the accuracy in 95 % of later runs,"
+        " or at most five points less often than BSP."
     )
-    for table in tables(found, options.uses):
+    for table in tables(found, options.expected_runs):
         console.print(table)
 
 

@@ -1,7 +1,7 @@
 """Which one for my job? All ways of training and of searching, side by side.
 
     python -m benchmarks.which_one [--file trainings.jsonl] [--seeds 10] [--repeats 20]
-        [--clusters paper equal straggler slow-link] [--jobs digits ...] [--uses 1 3 10 30]
+        [--clusters paper equal straggler slow-link] [--jobs digits ...] [--expected-runs 1 3 10 30]
 
 Each training is made once, on the simulated cluster, and kept in the file, so that a run that was
 cut goes on. Searches and learning are replayed from the trainings with a switch from BSP to ASP
@@ -56,12 +56,14 @@ class Row:
     times: dict[int, float]
 
 
-def fixed_row(name: str, runs: Sequence[Training], bsp: Sequence[Training], uses: list[int]) -> Row:
+def fixed_row(
+    name: str, runs: Sequence[Training], bsp: Sequence[Training], expected_runs: list[int]
+) -> Row:
     """Returns the figures of a way of training that nobody has searched for."""
     kept, own = _kept(runs, bsp), _kept(bsp, bsp)
     seconds, base = (statistics.fmean(one.seconds for one in them) for them in (runs, bsp))
     time = seconds / base + max(0.0, own - kept)
-    return Row(name, kept, dict.fromkeys(uses, time))
+    return Row(name, kept, dict.fromkeys(expected_runs, time))
 
 
 def _kept(runs: Sequence[Training], bsp: Sequence[Training]) -> float:
@@ -92,13 +94,13 @@ def guarded_job(name: str, by_percent: Sequence[Sequence[Training]]) -> GuardedJ
     return GuardedJob(job, values[..., 2], values[..., 1], steps)
 
 
-def rule_row(name: str, job: GuardedJob, repeats: int, uses: list[int]) -> Row:
+def rule_row(name: str, job: GuardedJob, repeats: int, expected_runs: list[int]) -> Row:
     """Returns the figures of a rule that searches or learns; kept of all its trainings."""
     found = {
         number: [figures(job, RULES[name], repeat, number) for repeat in range(repeats)]
-        for number in uses
+        for number in expected_runs
     }
-    trained = [(one.kept, one.uses) for them in found.values() for one in them]
+    trained = [(one.kept, one.expected_runs) for them in found.values() for one in them]
     kept = sum(share * count for share, count in trained) / sum(count for _, count in trained)
     times = {number: statistics.fmean(one.time for one in them) for number, them in found.items()}
     return Row(name, kept, times)
@@ -106,7 +108,7 @@ def rule_row(name: str, job: GuardedJob, repeats: int, uses: list[int]) -> Row:
 
 def rows_of(
     job: str, cluster: str, recorded: Recorded, length: str, seeds: int, repeats: int,
-    uses: list[int],
+    expected_runs: list[int],
 ) -> list[Row]:  # fmt: skip
     """Makes what trainings are missing, and returns all rows of a job on a cluster."""
     # Of the papers' jobs as well.
@@ -115,19 +117,19 @@ def rows_of(
     with JobTrainings(reference, WORKERS, cluster, recorded) as trainings:
         switched = [trainings.of(choice, seeds) for choice in SWITCHED]
         rows = [
-            fixed_row(name, trainings.of(one, seeds), switched[0], uses)
+            fixed_row(name, trainings.of(one, seeds), switched[0], expected_runs)
             for name, one in choices.items()
         ]
     guarded = guarded_job(job, switched)
-    return rows + [rule_row(name, guarded, repeats, uses) for name in RULES]
+    return rows + [rule_row(name, guarded, repeats, expected_runs) for name in RULES]
 
 
-def table(title: str, by_job: dict[str, list[Row]], uses: list[int]) -> Table:
+def table(title: str, by_job: dict[str, list[Row]], expected_runs: list[int]) -> Table:
     """Kept share and times of each row, by job; the least time of each is marked."""
     made = new_table("", *by_job, box=SIMPLE, title=title)
     names = list(dict.fromkeys(row.name for rows in by_job.values() for row in rows))
     least = {
-        job: [min(row.times[number] for row in rows) for number in uses]
+        job: [min(row.times[number] for row in rows) for number in expected_runs]
         for job, rows in by_job.items()
     }
     for name in names:
@@ -201,7 +203,7 @@ def main() -> None:
         jobs=list(REFERENCES),
         seeds=10,
         repeats=20,
-        uses=[1, 3, 10, 30],
+        expected_runs=[1, 3, 10, 30],
         worker_steps=int,
     )
     given = arguments.parse_args()
@@ -219,12 +221,14 @@ def main() -> None:
             by_job = {}
             for job in given.jobs:
                 by_job[job] = rows_of(
-                    job, cluster, recorded, length, given.seeds, given.repeats, given.uses
+                    job, cluster, recorded, length, given.seeds, given.repeats, given.expected_runs
                 )
-            title = f"{cluster}: kept, and time of {', '.join(map(str, given.uses))} trainings"
-            console.print(table(title, by_job, given.uses))
+            title = (
+                f"{cluster}: kept, and time of {', '.join(map(str, given.expected_runs))} trainings"
+            )
+            console.print(table(title, by_job, given.expected_runs))
             by_case |= {f"{job} on {cluster}": rows for job, rows in by_job.items()}
-    number = given.uses[-1]
+    number = given.expected_runs[-1]
     console.print(f"All in, of {number} trainings, by the best that needs no search in each case:")
     console.print(guesses(by_case, number))
     console.print(second_best(by_case, number))

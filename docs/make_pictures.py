@@ -32,7 +32,7 @@ PROGRAMS = {
     "syncswitch-search": "syncswitch.cli.search.main",
     "syncswitch-run": "syncswitch.cli.run.main",
 }
-JOB = "digits --trainer simulated --workers 8 --settings 4"
+JOB = "digits --trainer simulated --workers 8 --halvings 4"
 SEARCH = f"syncswitch-search run {JOB}"
 STATUS = "syncswitch-search status digits --once"
 LOOKUP = "syncswitch-search policy lookup digits"

@@ -72,7 +72,7 @@ class _Row:
 @protocols_option("bsp,asp")
 @cluster_option
 @click.option(
-    "--settings",
+    "--halvings",
     type=click.IntRange(1, 30),
     help="How often the range of switch points may be halved (M). Default: as often as there are"
     " recorded runs for.",
@@ -108,7 +108,7 @@ def cost(
     workers: int | None,
     protocols: str,
     cluster: str | None,
-    settings: int | None,
+    halvings: int | None,
     strategy: str,
     runs: int,
     threshold: float | None,
@@ -133,7 +133,7 @@ def cost(
     if recurring:
         _refuse_together("--recurring", ("baseline_runs",))
     rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]
-    first = _strategy_of(rows[0], settings or 1, threshold)
+    first = _strategy_of(rows[0], halvings or 1, threshold)
     SearchPlan(dataclasses.replace(first, accuracy_range=(None, None))).check()
     _check_most_runs(runs, options["baseline_runs"])
     pair = parse_named_pair(protocols)
@@ -155,7 +155,7 @@ def cost(
     last = _strategy_of(rows[-1], 1, threshold)
     stop = StopRule.of(last, recording.identity.recipe.learning_rate_boundaries)
     played = PlayedRecording.of(recording, stop)
-    depth = settings or _deepest_switch_points(reference, last.threshold, played)
+    depth = halvings or _deepest_switch_points(reference, last.threshold, played)
     strategies = [
         _knowing(strategy, recording) if row.recurring else strategy
         for row in rows
@@ -190,10 +190,10 @@ def _table_rows() -> list[_Row]:
     ]
 
 
-def _strategy_of(row: _Row, settings: int, threshold: float | None) -> Strategy:
+def _strategy_of(row: _Row, halvings: int, threshold: float | None) -> Strategy:
     return make_strategy(
         row.strategy,
-        settings=settings,
+        halvings=halvings,
         runs=row.runs,
         threshold=threshold,
         target_accuracy=None,
@@ -226,13 +226,13 @@ def _check_baseline(reference: str, recording: Recording) -> None:
 
 
 def _deepest_switch_points(reference: str, threshold: float, runs: PlayedRecording) -> int:
-    settings = deepest_switch_points(threshold, runs)
-    if not settings:
+    halvings = deepest_switch_points(threshold, runs)
+    if not halvings:
         raise UserError(
             f"{reference}: no run at the first candidate, 50 %, is recorded, and a search cannot be"
             " replayed without one; make some with syncswitch-search sweep --at 50"
         )
-    return settings
+    return halvings
 
 
 def _simulated(
@@ -293,7 +293,7 @@ def print_summaries(
     summary = summaries[0]
     threshold = recording.identity.decided_by.with_unit(f"{strategies[0].threshold:g}")
     print_text(
-        f"Means of {summary.simulations:,} searches with M = {strategies[0].settings}, replayed on"
+        f"Means of {summary.simulations:,} searches with M = {strategies[0].halvings}, replayed on"
         f" {len(recording.runs)} recorded runs. Pays back: the number of trainings after which the"
         f" search has paid off. Success: the answer is {summary.reference_percent:g} % (in brackets"
         " the 95 % interval). Kept: how many of 100 later runs with the answer lose at most"

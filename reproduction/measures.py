@@ -84,7 +84,7 @@ def reference(strategy: Strategy, runs: PlayedRecording) -> Reference:
         recorded = ", ".join(f"{known:g}" for known in sorted(runs.means, reverse=True)) or "none"
         raise UserError(
             f"the search asks for runs at {walk.missing_percent:g} %, and none is recorded"
-            f" (recorded: {recorded}); lower --settings, or record such runs"
+            f" (recorded: {recorded}); lower --halvings, or record such runs"
         )
     # Halving goes below what is accepted, and never below what is not.
     accepted = [percent for percent in walk.percents if percent >= walk.answer_percent]
@@ -101,10 +101,10 @@ def reference(strategy: Strategy, runs: PlayedRecording) -> Reference:
 
 def deepest_switch_points(threshold: float, runs: PlayedRecording) -> int:
     """Returns M of the deepest binary search whose candidates were all recorded; 0 for none."""
-    settings = 0
-    while _walk_on_means(PaperStrategy(settings + 1, 1, threshold), runs).missing_percent is None:
-        settings += 1
-    return settings
+    halvings = 0
+    while _walk_on_means(PaperStrategy(halvings + 1, 1, threshold), runs).missing_percent is None:
+        halvings += 1
+    return halvings
 
 
 def summarize(
@@ -196,7 +196,7 @@ def _walk_on_means(strategy: Strategy, runs: PlayedRecording) -> _Walk:
         return runs.means.get(percent)
 
     plain = PaperStrategy(
-        strategy.settings,
+        strategy.halvings,
         1,
         strategy.threshold,
         strategy.target_accuracy,

@@ -109,14 +109,14 @@ def search(
     protocols: str | None = None,
     storage: str | None = None,
     strategy: Literal["adaptive", "paper"] = "adaptive",
-    settings: int = 5,
+    halvings: int = 5,
     runs: int = 5,
     threshold: float | None = None,
     threshold_runs: int | None = None,
     target_accuracy: float | None = None,
     guarded: bool | None = None,
-    keep: float | None = None,
-    uses: int | None = None,
+    min_kept_share: float | None = None,
+    expected_runs: int | None = None,
     seed: int = 0,
     online: Literal["none", "greedy", "elastic"] = "none",
     switch: Literal["hot", "restart"] = "hot",
@@ -147,7 +147,7 @@ def search(
         protocols: Before and after the switch, such as `bsp,asp`; None for the usual ones.
         storage: URL of the database; None for SYNCSWITCH_STORAGE, or syncswitch.db in this folder.
         strategy: Strategy of the search: adaptive or paper.
-        settings: M, how often the range of switch points may be halved.
+        halvings: M, how often the range of switch points may be halved.
         runs: R, runs of each switch point: exactly with the paper's strategy, else at most.
         threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01
             where its best value is 1, else to measure it.
@@ -156,9 +156,9 @@ def search(
         target_accuracy: A, the value of the metric to keep; None to measure it.
         guarded: False for a policy that holds without a guard; else trainings are expected
             to go back to a switch that failed, as those of `syncswitch-run` do.
-        keep: The share of unguarded runs that has to keep the accuracy, above 0.5 and below 1; None
-            for 0.95.
-        uses: Expected number of trainings with the policy; None for 30.
+        min_kept_share: The share of unguarded runs that has to keep the accuracy, above 0.5 and
+            below 1; None for 0.95.
+        expected_runs: Expected number of trainings with the policy; None for 30.
         seed: The seeds of all runs derive from it.
         online: Treatment of stragglers: none, greedy or elastic.
         switch: hot or restart.
@@ -189,14 +189,14 @@ def search(
     )
     decides = make_strategy(
         strategy,
-        settings=settings,
+        halvings=halvings,
         runs=runs,
         threshold=threshold,
         threshold_runs=threshold_runs,
         target_accuracy=target_accuracy,
         guarded=guarded,
-        keep=keep,
-        uses=uses,
+        min_kept_share=min_kept_share,
+        expected_runs=expected_runs,
         **strategy_options,
     )
     training.check_copies(tensorboard, mlflow)

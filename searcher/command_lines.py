@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from syncswitch.storage.records.job import SearchInfo
 
 _SWITCHES = ("share_prefix", "early_stop")
-_VALUES = ("keep", "uses", "baseline_runs", "least_runs", "budget", "target_runs")
+_VALUES = (
+    "min_kept_share",
+    "expected_runs",
+    "baseline_runs",
+    "least_runs",
+    "budget",
+    "target_runs",
+)
 
 
 def use_command(
@@ -65,7 +72,7 @@ def search_command(
     given = _of_command(identity) if identity.is_command else [Set("trainer", trainer)]
     given.append(Set("workers", identity.workers))
     given += [Set("protocols", pair) for pair in search.pairs or [identity.pair]]
-    given += [Set("strategy", search.strategy), Set("settings", search.settings)]
+    given += [Set("strategy", search.strategy), Set("halvings", search.halvings)]
     given.append(Set("runs", search.runs))
     options = stored_strategy(search).given_options
     if not options.get("threshold_runs"):

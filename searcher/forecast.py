@@ -60,7 +60,7 @@ def forecast(strategy: Strategy, first_seconds: float, second_seconds: float) ->
     for name, value in (("first", first_seconds), ("second", second_seconds)):
         if not (math.isfinite(value) and value > 0):
             raise UserError(f"the training time with the {name} protocol is {value}: give seconds")
-    knees = (strategy.highest_percent / 2**halvings for halvings in range(strategy.settings + 1))
+    knees = (strategy.highest_percent / 2**halved for halved in range(strategy.halvings + 1))
     return [_foreseen(strategy, knee, first_seconds, second_seconds) for knee in knees]
 
 
@@ -68,7 +68,7 @@ def _foreseen(
     strategy: Strategy, knee_percent: float, first_seconds: float, second_seconds: float
 ) -> Forecast:
     """The searches of a job whose curve has its knee at the answer."""
-    lowest_percent = strategy.highest_percent / 2 ** (strategy.settings + 2)
+    lowest_percent = strategy.highest_percent / 2 ** (strategy.halvings + 2)
 
     def loss_without_luck(percent: float, _: int) -> float:
         return 0.0 if percent >= knee_percent else _HOPELESS_LOSS

@@ -234,26 +234,26 @@ class UsedJob:
         said = spread_text(target, policy.threshold, policy.job.metric, first)
         return [] if said is None else [said]
 
-    def next_percent(self, expected_uses: int) -> float:
+    def next_percent(self, expected_runs: int) -> float:
         """The switch of the next of so many runs: one worth trying, or the best that is known.
 
         Raises UserError where runs of the first protocol alone diverged, so that there is nothing
         to compare with, or all measured the same, so that there is no threshold.
         """
-        decision = self._decision(expected_uses)
+        decision = self._decision(expected_runs)
         return self.policy.switch_percent if decision is None else decision.switch_percent
 
-    def revision(self, expected_uses: int | None = None) -> Revision | None:
+    def revision(self, expected_runs: int | None = None) -> Revision | None:
         """The revision that should replace the policy; None where it may stay.
 
         While runs that learn have something left to try, it stays. Where all runs keep to the
-        policy (`expected_uses` is None) it stays until its switch has failed twice, as once may be
+        policy (`expected_runs` is None) it stays until its switch has failed twice, as once may be
         bad luck. Raises UserError as `next_percent`.
         """
         here, failed = self.policy.switch_percent, self.kept.count(False)
-        if expected_uses is None and failed < _LEAST_FAILED:
+        if expected_runs is None and failed < _LEAST_FAILED:
             return None
-        answer = self._decision(expected_uses or 0)
+        answer = self._decision(expected_runs or 0)
         if not isinstance(answer, Decided):
             return None
         is_same = answer.switch_percent == self._point(here)
@@ -282,15 +282,15 @@ class UsedJob:
         """The best switch that is known; None before any run."""
         return self._assessment().standing_answer()
 
-    def _decision(self, expected_uses: int) -> Decision | None:
+    def _decision(self, expected_runs: int) -> Decision | None:
         """The next switch to try, or the answer if nothing is left to try; None without either."""
-        left = expected_uses - len(self.uses)
+        left = expected_runs - len(self.uses)
         return (
             self._assessment(left).decision() if left > 0 else self._assessment().standing_answer()
         )
 
-    def _assessment(self, uses_left: int = 0) -> Assessment:
-        left = uses_left if self.policy.guarded else None
+    def _assessment(self, runs_left: int = 0) -> Assessment:
+        left = runs_left if self.policy.guarded else None
         return Assessment(self.strategy(), self.observations(), left)
 
     def observations(self) -> list[Observation]:
@@ -304,7 +304,7 @@ class UsedJob:
     @functools.cached_property
     def _points(self) -> dict[int, float]:
         """The usual switch points and those of its runs by their step; each step has one."""
-        usual, policy = AdaptiveStrategy(settings=6).with_momentum(self.momentum), self.policy
+        usual, policy = AdaptiveStrategy(halvings=6).with_momentum(self.momentum), self.policy
         tried = (run.switch_percent for run in self._runs)
         every = sorted({*usual.grid(), *tried, policy.switch_percent})
         step_of = steps_of(policy.job)
@@ -344,7 +344,7 @@ class UsedJob:
     def strategy(self) -> AdaptiveStrategy:
         """The strategy of a search for this job, over all switch points of its runs so far."""
         policy = self.policy
-        usual = AdaptiveStrategy(settings=6).with_momentum(self.momentum)
+        usual = AdaptiveStrategy(halvings=6).with_momentum(self.momentum)
         known_runs = policy.band.runs if policy.band is not None else 0
         has_baseline = any(
             run.switch_percent == BASELINE_PERCENT and not run.diverged
@@ -358,7 +358,7 @@ class UsedJob:
             threshold=threshold,
             guarded=policy.guarded,
             goes_back=self.goes_back,
-            keep=policy.keep or usual.keep,
+            min_kept_share=policy.min_kept_share or usual.min_kept_share,
             share_prefix=False,
             early_stop=False,
             switch_points=tuple(self._points.values()),
@@ -509,7 +509,7 @@ class NextRun:
         begins_from: The policy of simulated runs from which the first real one begins.
         learns: Whether what it measures decides where later runs switch.
         expected: What is expected of it while no target is measured; None where one is.
-        uses_left: Trainings to come with this one, as far as it learns.
+        runs_left: Trainings to come with this one, as far as it learns.
         own_jobs: Other jobs of the database that what is expected rests on, beside recorded ones.
         threshold_runs: In how many first runs the threshold is measured; 0 if it was given.
         goes_back: Whether a switch that fails costs only what was trained after it.
@@ -521,7 +521,7 @@ class NextRun:
     begins_from: TimingPolicy | None = None
     learns: bool = False
     expected: Decided | None = None
-    uses_left: int = 1
+    runs_left: int = 1
     own_jobs: int = 0
     threshold_runs: int = 0
     goes_back: bool = True
@@ -530,11 +530,13 @@ class NextRun:
 def next_run(
     database: Database,
     identity: WorkloadIdentity,
-    uses: int,
+    expected_runs: int,
     goes_back: bool | None = None,
     allowed: AllowedLoss | None = None,
 ) -> NextRun:
-    """Decides where the next training of a job switches, if `uses` trainings of it are expected.
+    """Decides where the next training of a job switches.
+
+    `expected_runs` is how often it is trained in total.
 
     Where a user has allowed a loss, a policy with another one gets a new version.
 
@@ -559,7 +561,7 @@ def next_run(
     else:
         job = _unused_job(database, identity, goes_back).held_to(allowed)
         band = job.policy.band
-    percent = job.next_percent(uses)
+    percent = job.next_percent(expected_runs)
     is_measured = band is None or band.target_accuracy is not None
     return NextRun(
         job.policy if found else None,
@@ -567,7 +569,7 @@ def next_run(
         band,
         learns=True,
         expected=None if is_measured else job.expected(percent),
-        uses_left=max(1, uses - len(job.uses)),
+        runs_left=max(1, expected_runs - len(job.uses)),
         own_jobs=0 if is_measured or job.experience is None else job.experience.jobs,
         threshold_runs=job.policy.threshold_runs,
         goes_back=job.goes_back,
@@ -789,7 +791,7 @@ def _usual_prior(momentum: str | None) -> Prior:
     """That of the usual switch points; shares go by thresholds, so whose they are is the same."""
     from syncswitch.searcher.strategies.adaptive.guesses import Prior
 
-    usual = AdaptiveStrategy(settings=6).with_momentum(momentum)
+    usual = AdaptiveStrategy(halvings=6).with_momentum(momentum)
     return Prior(usual.grid(), usual.threshold, owns_momentum=usual.owns_momentum)
 
 
@@ -824,12 +826,12 @@ def target(database: Database, policy: TimingPolicy) -> Target | None:
 def after_use(
     database: Database,
     policy: TimingPolicy,
-    expected_uses: int | None = None,
+    expected_runs: int | None = None,
     goes_back: bool | None = None,
 ) -> list[Said]:
     """Reviews a policy after one more recorded use.
 
-    Where another switch takes less time and runs learn, it is published, once `expected_uses`
+    Where another switch takes less time and runs learn, it is published, once `expected_runs`
     trainings leave nothing to try. Where they keep to the policy, people are told how to publish
     it. For `goes_back` see `used_job`.
 
@@ -847,14 +849,14 @@ def after_use(
         return words
     first, metric = protocol_text(stored.job.first_protocol), stored.job.metric
     measured: TimingPolicy | None = None
-    if expected_uses is not None:
+    if expected_runs is not None:
         measured = job.with_measured_threshold()
     if measured is not None:
         job = replace(job, policy=measured)
         words.append(
             measured_threshold_text(measured.threshold, metric, first, measured.threshold_runs)
         )
-    if expected_uses is not None and stored.target_accuracy is None:
+    if expected_runs is not None and stored.target_accuracy is None:
         measured = (
             job.with_measured_target(use_curves(database, stored.job.fingerprint)) or measured
         )
@@ -867,10 +869,10 @@ def after_use(
                 f"the target is measured: {first} alone reached {metric.with_article} of {target};"
                 f" version {stored.version} has it, and later runs are held to it"
             )
-    revision = job.revision(expected_uses)
+    revision = job.revision(expected_runs)
     if revision is None:
         return words
-    if expected_uses is None:
+    if expected_runs is None:
         given: list[str | Set] = [stored.job.workload, Set("workers", stored.job.workers)]
         workload = registry.workload(stored.job.fingerprint)
         if workload is not None and workload.identity.simulated_cluster is not None:

@@ -127,7 +127,7 @@ def test_commands_and_loops_are_searched_learnt_and_reported_in_it(
     job += ("--command", f"{python} loop.py {{plan}}")
     found = json.loads(said("syncswitch-search", "run", "loop", *job, "--json"))
     assert found["policy"]["switch_percent"] < 100
-    learns = ("syncswitch-run", "learnt", *job, "--learn", "--uses", "30", "--json")
+    learns = ("syncswitch-run", "learnt", *job, "--learn", "--expected-runs", "30", "--json")
     learnt = [json.loads(said(*learns)) for _ in range(2)]
     assert learnt[-1]["switch_percent"] < 100
     assert learnt[-1]["guard"]["state"] == "quiet"

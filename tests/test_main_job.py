@@ -23,7 +23,7 @@ from tests.warm_program import run, run_code, start
 pytestmark = pytest.mark.slow
 
 WORKLOAD = "tiny_jobs.py:tiny"
-JOB = ("run", WORKLOAD, "--workers", 2, "--settings", 2, "--threshold", 0.3)
+JOB = ("run", WORKLOAD, "--workers", 2, "--halvings", 2, "--threshold", 0.3)
 SEARCH = (*JOB, "--strategy", "paper", "--runs", 2)
 
 

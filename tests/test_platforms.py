@@ -115,7 +115,7 @@ def test_the_ray_cluster_has_room_for_the_search() -> None:
     assert container["resources"]["requests"]["cpu"] == group["rayStartParams"]["num-cpus"]
     needed = options["workers"] * options["cpus_per_worker"]
     needed += options["parameter_servers"] * options["cpus_per_ps"]
-    assert options["jobs"] * needed <= cpus
+    assert options["parallel_runs"] * needed <= cpus
     pinned = (PLATFORMS.parents[1] / "constraints.txt").read_text()
     assert f"\nray=={cluster['rayVersion']}\n" in pinned
     claimed = read_manifests(TF_JOB)["PersistentVolumeClaim"]["name"]

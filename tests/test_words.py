@@ -12,7 +12,9 @@ SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("## Words")[2].partit
 ROWS = re.findall(r"^\| (?!word \|)([^|]+) \| [^|]+ \| ([^|]+) \|$", SECTION, re.MULTILINE)
 TEXTS = [
     ROOT / "README.md",
-    *(ROOT / "docs").rglob("*.md"),
+    ROOT / "CHANGELOG.md",
+    *(ROOT / "notebooks").glob("*.ipynb"),
+    *(path for name in ("docs", "examples") for path in (ROOT / name).rglob("*.md")),
     *(
         path
         for name in ("storage", "trainers", "searcher", "cli")

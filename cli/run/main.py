@@ -32,7 +32,7 @@ from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.cli.words import in_options
 from syncswitch.searcher.backends.base import (
-    USUAL_USES,
+    USUAL_EXPECTED_RUNS,
     ClusterChoice,
     TrainerChoice,
 )
@@ -117,9 +117,9 @@ class _Program(ProgramCommand, PanelCommand):
     " one of the database if it was learnt, or found for guarded runs on a real cluster]",
 )
 @click.option(
-    "--uses",
+    "--expected-runs",
     type=click.IntRange(1, 1_000_000),
-    default=USUAL_USES,
+    default=USUAL_EXPECTED_RUNS,
     show_default=True,
     help="With --learn: how often this job is trained in total. The more often, the more is tried,"
     " and the sooner a run uses the first protocol alone, to measure what later ones are held to.",

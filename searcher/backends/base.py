@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 
-USUAL_USES = 3
+USUAL_EXPECTED_RUNS = 3
 """Trainings of a job that are expected in all where nobody says how many: a few."""
 
 
@@ -193,7 +193,7 @@ class TrainerChoice(ABC):
         """
         return False
 
-    def check_jobs(self, jobs: int) -> None:  # noqa: B027 (most kinds have room for any number)
+    def check_parallel_runs(self, parallel_runs: int) -> None:  # noqa: B027 (most kinds have room for any number)
         """Raises UserError if so many runs cannot be made at once."""
 
     def workers(self, given: int | None) -> int | None:

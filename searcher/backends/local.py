@@ -172,14 +172,14 @@ class LocalTrainer(ProcessesChoice):
         return True
 
     @override
-    def check_jobs(self, jobs: int) -> None:
+    def check_parallel_runs(self, parallel_runs: int) -> None:
         has_one = self.config is not None
-        if jobs > 1 and (has_one or self.gpus_per_worker):
+        if parallel_runs > 1 and (has_one or self.gpus_per_worker):
             why = "TF_CONFIG has one" if has_one else "all of them would use the same GPUs"
             raise UserError(
                 f"that needs a cluster for each, and {why}",
-                parameter="jobs",
-                value=jobs,
+                parameter="parallel_runs",
+                value=parallel_runs,
                 remedy="leave it out",
             )
 

@@ -109,7 +109,7 @@ def _dropped_after(
         return Dropped(len(runs), fastest, seconds[fastest], chance)
     if isinstance(strategy, AdaptiveStrategy):
         gains = (answers.get(one, 0.0) * (best_seconds - seconds[one]) for one in faster)
-        saving_seconds = strategy.uses * math.fsum(gains)
+        saving_seconds = strategy.expected_runs * math.fsum(gains)
         if saving_seconds < seconds[fastest]:
             return Dropped(len(runs), fastest, seconds[fastest], chance, saving_seconds)
     return None

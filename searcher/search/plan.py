@@ -23,12 +23,12 @@ _FIRST_WRITERS = {"recorded", "wanted"}
 
 # Options that count something, and the most that they may be: more than any search needs.
 _MOST = {
-    "settings": 30,
+    "halvings": 30,
     "runs": 10_000,
     "baseline_runs": 10_000,
     "least_runs": 10_000,
     "target_runs": 10_000,
-    "uses": 1_000_000,
+    "expected_runs": 1_000_000,
 }
 
 
@@ -83,13 +83,14 @@ class SearchPlan:
                 value=budget,
                 remedy=("give as many", Set("threshold")),
             )
-        if "keep" in options:
-            keep = options["keep"]
-            _require(0.5 < keep < 1, "keep", keep, "a share above 0.5 and below 1, such as 0.95")
+        if "min_kept_share" in options:
+            share = options["min_kept_share"]
+            allowed = "a share above 0.5 and below 1, such as 0.95"
+            _require(0.5 < share < 1, "min_kept_share", share, allowed)
             if options.get("guarded", True):
                 raise UserError(
                     "says how many trainings must keep the accuracy without a guard",
-                    parameter="keep",
+                    parameter="min_kept_share",
                     remedy=(Set("guarded", False, "add"), "leave it out"),
                 )
         if strategy.target_accuracy is not None:
@@ -134,7 +135,7 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
     listed = " and ".join(f"{percent:g}" for percent in sorted(found))
     return (
         f"{listed} % of this job's {identity.length} are one switch, after {step:,}{of_round}: the"
-        " search could not tell them apart; give fewer settings, or a longer job"
+        " search could not tell them apart; give fewer halvings, or a longer job"
     )
 
 
@@ -146,7 +147,7 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
     strategy = plan.strategy
     content: dict[str, Any] = {
         "strategy": strategy.name,
-        "settings": strategy.settings,
+        "halvings": strategy.halvings,
         "runs": strategy.runs,
         "threshold": float(strategy.threshold),
         "target_accuracy": None

@@ -131,9 +131,9 @@ def _bare_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
         yield f"About {_of_100(bare)} of 100 runs should stay {mean}{own}."
     if policy.promise.confidence is not None:
         enough = ""
-        if policy.keep is not None:
-            fewer = round(100 * (1 - policy.keep), 6)
-            needed = f"{100 * policy.keep:g} of 100"
+        if policy.min_kept_share is not None:
+            fewer = round(100 * (1 - policy.min_kept_share), 6)
+            needed = f"{100 * policy.min_kept_share:g} of 100"
             enough = f": {needed}, or at most {fewer:g} fewer than {first} alone"
         sure = probability_text(policy.promise.confidence)
         yield f"The search is {sure} sure that enough runs keep the accuracy{enough}."

@@ -46,7 +46,7 @@ class BinarySearchSampler(BaseSampler):
 
     Example:
         ```
-        sampler = BinarySearchSampler(PaperStrategy(settings=5, runs=3))
+        sampler = BinarySearchSampler(PaperStrategy(halvings=5, runs=3))
         study = optuna.create_study(direction="maximize", sampler=sampler)
         study.optimize(objective, callbacks=[sampler.stop_when_decided])
         ```

@@ -133,7 +133,9 @@ class Search(TrialLoop[SearchResult]):
             created_at=datetime.now(timezone.utc).isoformat(),
             software=software_versions(),
             guarded=is_guarded(strategy),
-            keep=None if is_guarded(strategy) else getattr(strategy, "keep", None),
+            min_kept_share=None
+            if is_guarded(strategy)
+            else getattr(strategy, "min_kept_share", None),
             threshold_runs=strategy.threshold_runs,
             band=None
             if decided.target_accuracy is None

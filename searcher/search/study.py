@@ -310,7 +310,7 @@ def begin_study(
             study=name,
             fingerprint=identity.fingerprint,
             strategy=wanted.name,
-            settings=wanted.settings,
+            halvings=wanted.halvings,
             runs=wanted.runs,
             threshold=wanted.threshold,
             target_accuracy=wanted.target_accuracy,

@@ -153,7 +153,7 @@ class Strategy(ABC):
         name: The strategy's name in policies and studies.
         judges_single_runs: Whether each run keeps the accuracy or fails; otherwise means are
             compared.
-        settings: M, how often the range of switch points may be halved.
+        halvings: M, how often the range of switch points may be halved.
         runs: R, the most runs of a switch point.
         threshold: beta, the accuracy that may be lost; 0 until it is measured.
         target_accuracy: A; None to measure it with runs of the first protocol alone.
@@ -170,7 +170,7 @@ class Strategy(ABC):
     name: ClassVar[str]
     judges_single_runs: ClassVar[bool] = False
 
-    settings: int = 5
+    halvings: int = 5
     runs: int = 5
     threshold: float = USUAL_THRESHOLD
     target_accuracy: float | None = None
@@ -353,7 +353,7 @@ def is_guarded(strategy: Strategy) -> bool:
 _ANY_ACCURACY = 0.5
 _LARGEST_LOSS = 100.0  # in thresholds; the usual threshold of an accuracy is 1 % of its range
 _NO_OPTIONS = {
-    "settings",
+    "halvings",
     "runs",
     "threshold",
     "target_accuracy",

@@ -48,12 +48,12 @@ class PaperStrategy(Strategy):
     def most_runs(self) -> int:
         is_measured = self.target_accuracy is None or self.threshold_runs > 0
         baselines = self.runs_at(self.highest_percent) if is_measured else 0
-        return baselines + self.settings * self.runs
+        return baselines + self.halvings * self.runs
 
     @override
     def grid(self) -> tuple[float, ...]:
         points = [self.lowest_percent, self.highest_percent]
-        for _ in range(self.settings):
+        for _ in range(self.halvings):
             # Computed as in the search, so that not even the last bit differs.
             middles = [(lower + upper) / 2 for lower, upper in itertools.pairwise(points)]
             points = sorted([*points, *middles])
@@ -90,7 +90,7 @@ class PaperStrategy(Strategy):
             percents.append(upper)
             reached.append(self._counted(upper, finished))
             verdicts.append(len(reached[0]) == self.runs_at(upper) or None)
-        for _ in range(self.settings):
+        for _ in range(self.halvings):
             if None in verdicts:
                 break
             middle = (lower + upper) / 2

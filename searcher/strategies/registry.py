@@ -6,7 +6,7 @@ import itertools
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, halvings
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, halved_percents
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import AllowedLoss, allowed_loss
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
@@ -32,7 +32,7 @@ _MOST_POINTS = 64
 def make_strategy(
     name: str,
     *,
-    settings: int,
+    halvings: int,
     runs: int,
     threshold: float | None,
     target_accuracy: float | None,
@@ -62,19 +62,19 @@ def make_strategy(
             )
     points = given.get("switch_points")
     if isinstance(points, str):
-        given["switch_points"] = switch_points_of(points, settings)
+        given["switch_points"] = switch_points_of(points, halvings)
     allowed = allowed_loss(threshold, threshold_runs) or AllowedLoss(USUAL_THRESHOLD)
     given["threshold_runs"] = allowed.runs
-    return kind(settings, runs, allowed.threshold, target_accuracy, **given)
+    return kind(halvings, runs, allowed.threshold, target_accuracy, **given)
 
 
-def switch_points_of(text: str, settings: int) -> tuple[float, ...]:
+def switch_points_of(text: str, halvings: int) -> tuple[float, ...]:
     """Returns switch points in percent, ascending, without the first protocol alone.
 
     The text is `halving`; `fine`, which adds a switch point in the middle between each two of
     these; or percents with commas between. Raises UserError if it is none of these.
     """
-    halved = halvings(settings)
+    halved = halved_percents(halvings)
     if text == "halving":
         return tuple(sorted(halved[1:]))
     if text == "fine":
@@ -99,7 +99,7 @@ def stored_strategy(search: SearchInfo) -> Strategy:
     """Returns the strategy of a stored search."""
     options = {option: _without_lists(value) for option, value in search.options.items()}
     return _BY_NAME[search.strategy](
-        search.settings, search.runs, search.threshold, search.target_accuracy, **options
+        search.halvings, search.runs, search.threshold, search.target_accuracy, **options
     )
 
 

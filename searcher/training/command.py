@@ -35,7 +35,7 @@ def train_by_command(
     switch_at: float | None,
     guarded: bool,
     learn: bool | None,
-    uses: int,
+    expected_runs: int,
     threshold: float | None,
     threshold_runs: int | None,
     workers: int | None,
@@ -62,15 +62,18 @@ def train_by_command(
     home = UsesHome(storage, tell)
     wanted = Wanted(trainer, name, workers, pair, seed, home, policy or CURRENT, allowed=allowed)
     job = trainer.command_job(name, workers or 1, pair or trainer.pair(None))
-    learnt_uses = None if learn is False or policy is not None else uses
-    goes_back = None if learnt_uses is None else job.template.can_go_back
+    may_learn = learn is not False and policy is None
+    goes_back = job.template.can_go_back if may_learn else None
     if switch_at is not None:
         chosen = chosen_by_user(wanted, switch_at)
     elif learn:
-        chosen = chosen_by_learning(wanted, uses, goes_back)
+        chosen = chosen_by_learning(wanted, expected_runs, goes_back)
     else:
         chosen = chosen_by_policy(
-            wanted, is_guarded=guarded, learnt_uses=learnt_uses, goes_back=goes_back
+            wanted,
+            is_guarded=guarded,
+            expected_runs=expected_runs if may_learn else None,
+            goes_back=goes_back,
         )
     spec, used, identity = trial_of(chosen, tell), chosen.run.policy, chosen.identity
     pair = (identity.first_protocol, identity.second_protocol)
@@ -86,7 +89,7 @@ def train_by_command(
             used = home.first_policy(identity, name, record, goes_back=goes_back, allowed=allowed)
         home.record(used, use_id, record, choice=policy, model=trainer.output_folder / name)
         target = home.target(used, spec.band)
-        home.tell_lessons(used, uses if chosen.run.learns else None, goes_back)
+        home.tell_lessons(used, expected_runs if chosen.run.learns else None, goes_back)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command starts afresh") from None
     if record.diverged:

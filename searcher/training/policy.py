@@ -141,15 +141,15 @@ def chosen_by_user(wanted: Wanted, switch_percent: float) -> Chosen:
     return Chosen(workload, identity, wanted.seed or 0, NextRun(None, switch_percent))
 
 
-def chosen_by_learning(wanted: Wanted, uses: int, goes_back: bool | None = None) -> Chosen:
-    """The run that the runs so far call for; `uses` is how often the job is trained in all.
+def chosen_by_learning(wanted: Wanted, expected_runs: int, goes_back: bool | None = None) -> Chosen:
+    """The next run, by the runs so far; `expected_runs` is how often the job is trained in all.
 
     It creates the database if need be. Raises UserError where no cluster of this size can run these
     protocols, or the job is too short for it.
     """
     workload, identity = _own_job(wanted)
     with open_database(wanted.home.url, create=True) as database:
-        planned = next_run(database, identity, uses, goes_back, wanted.allowed)
+        planned = next_run(database, identity, expected_runs, goes_back, wanted.allowed)
     return _learning(wanted, workload, identity, planned, normal_reference(wanted.reference))
 
 
@@ -157,13 +157,13 @@ def chosen_by_policy(
     wanted: Wanted,
     *,
     is_guarded: bool = True,
-    learnt_uses: int | None = None,
+    expected_runs: int | None = None,
     goes_back: bool | None = None,
 ) -> Chosen:
     """A run that switches where its policy says, or where learning wants to try.
 
-    `learnt_uses` is how often the job is trained in all, by runs that may try other switch points;
-    None where they keep to the policy. A job that has none learns from its first run on.
+    `expected_runs` is how often the job is trained in all, by runs that may try other switch
+    points; None where they keep to the policy. A job that has none learns from its first run on.
 
     Raises:
         PolicyError: There is no policy for exactly this job, and the run may not learn.
@@ -171,7 +171,7 @@ def chosen_by_policy(
     trainer, home, selection = wanted.trainer, wanted.home, wanted.selection
     if isinstance(trainer, ClusterChoice):
         find_module(wanted.reference)
-    learns = learnt_uses if is_guarded else None
+    learns = expected_runs if is_guarded else None
     if learns is not None and holds_nothing(home.url):
         return chosen_by_learning(wanted, learns, goes_back)
     known = known_policies(selection, home.url)
@@ -203,9 +203,9 @@ def chosen_by_policy(
     planned: NextRun | None = None
     is_learnt = policy.study.startswith(LEARNT) or (is_real and isinstance(trainer, ClusterChoice))
     if learns is not None and policy.guarded and is_learnt:
-        uses = learns
+        expected = learns
         planned = home.asked(
-            lambda database: next_run(database, identity, uses, goes_back, wanted.allowed), None
+            lambda database: next_run(database, identity, expected, goes_back, wanted.allowed), None
         )
     if planned is not None and planned.band is not None:
         return _learning(wanted, workload, identity, planned)
@@ -285,14 +285,14 @@ def _differences(job: WorkloadIdentity, wanted: Wanted) -> list[list[Part]]:
     return found
 
 
-def _begun(wanted: Wanted, found: Sequence[PolicyEntry], uses: int) -> Chosen | None:
+def _begun(wanted: Wanted, found: Sequence[PolicyEntry], expected_runs: int) -> Chosen | None:
     """The first real run of a job, from a policy of the same job on a simulated cluster."""
     for job in (entry.identity for entry in found):
         workload: Any = wanted.trainer.load(wanted.reference, job.workers)
         identity = _job_like(job, wanted, workload)
         if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
             with open_database(wanted.home.url, create=False) as database:
-                planned = next_run(database, identity, uses, allowed=wanted.allowed)
+                planned = next_run(database, identity, expected_runs, allowed=wanted.allowed)
             name = normal_reference(wanted.reference)
             return _learning(wanted, workload, identity, planned, name)
     return None
@@ -366,7 +366,7 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> Said:
 
 def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Decided) -> list[Part]:
     """What a run does while no target is measured and why, and what nobody knows."""
-    first, left = protocol_text(identity.first_protocol), planned.uses_left
+    first, left = protocol_text(identity.first_protocol), planned.runs_left
     threshold = planned.band.threshold if planned.band is not None else 0.0
     if planned.switch_percent >= BASELINE_PERCENT:
         measures = "it measures the target"
@@ -377,7 +377,7 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
             )
         return [
             f"uses {first} alone: {measures} for the {left - 1:,} trainings after it (",
-            Set("uses", verb=""),
+            Set("expected_runs", verb=""),
             "). Knowing it is expected to save these more time than a switch would save now. How"
             " early this job may switch is not known yet",
         ]
@@ -398,7 +398,7 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
         f"{words} To train with {first} alone, ",
         Set("switch_at", 100, "use"),
         "; to say how many trainings are to come, ",
-        Set("uses", verb=""),
+        Set("expected_runs", verb=""),
     ]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, SkipValidation
 
-from syncswitch.searcher.backends.base import USUAL_USES, ClusterChoice
+from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.backends.registry import TRAINING, trainer_named
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import (
@@ -96,7 +96,7 @@ def train(
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None,
     output: Path | None = None,
     learn: bool | None = None,
-    uses: Annotated[int, Field(ge=1, le=1_000_000)] = USUAL_USES,
+    expected_runs: Annotated[int, Field(ge=1, le=1_000_000)] = USUAL_EXPECTED_RUNS,
     threshold: float | None = None,
     threshold_runs: int | None = None,
     online: Literal["none", "greedy", "elastic"] = "none",
@@ -137,7 +137,7 @@ def train(
         output: Where to save the model; None for NAME.keras.
         learn: Whether the run may try another switch than its policy's; None to decide as
             `syncswitch-run` does.
-        uses: Total number of trainings of the job, by runs that learn.
+        expected_runs: How often the job is trained in total, by runs that learn.
         threshold: How much accuracy may be lost, in the unit of the metric, by runs that learn;
             None for that of the policy, or as for a search.
         threshold_runs: Measure that in the first so many runs with the first protocol alone, 3 to
@@ -212,10 +212,12 @@ def train(
     if switch_at is not None:
         chosen = chosen_by_user(wanted, switch_at)
     elif learn:
-        chosen = chosen_by_learning(wanted, uses)
+        chosen = chosen_by_learning(wanted, expected_runs)
     else:
-        learnt_uses = None if learn is False or policy is not None else uses
-        chosen = chosen_by_policy(wanted, is_guarded=guarded, learnt_uses=learnt_uses)
+        may_learn = learn is not False and policy is None
+        chosen = chosen_by_policy(
+            wanted, is_guarded=guarded, expected_runs=expected_runs if may_learn else None
+        )
     loaded, identity, run = chosen.workload, chosen.identity, chosen.run
     output, usual_folder = home(loaded)
     check_model_path(output)
@@ -260,7 +262,7 @@ def train(
                 )
             uses_home.record(used, kept.use_id, record, choice=policy, model=output)
             target = uses_home.target(used, kept.spec.band)
-            uses_home.tell_lessons(used, uses if run.learns else None)
+            uses_home.tell_lessons(used, expected_runs if run.learns else None)
             SideOutput("checkpoints that are needed no longer stay; remove them", tell)(kept.remove)
             check_sound(record, workload)
             if mlflow is not None:

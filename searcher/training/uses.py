@@ -178,14 +178,14 @@ class UsesHome:
     def tell_lessons(
         self,
         policy: TimingPolicy | None,
-        expected_uses: int | None = None,
+        expected_runs: int | None = None,
         goes_back: bool | None = None,
     ) -> None:
         """Tells people what the use that was just recorded teaches; see `learning.after_use`."""
         if policy is not None:
             nothing: list[Said] = []
             for line in self.asked(
-                lambda database: learning.after_use(database, policy, expected_uses, goes_back),
+                lambda database: learning.after_use(database, policy, expected_runs, goes_back),
                 nothing,
             ):
                 self.tell(line)

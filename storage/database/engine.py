@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, text
+from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, select, text, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import (
     DataError,
@@ -317,25 +317,35 @@ def open_database(url: str, *, create: bool) -> Database:
                 )
             _make_tables(engine, shown(url))
         elif revision == FORMER_REVISION:
-            _add_threshold_runs(engine, shown(url))
+            _rename_options(engine, shown(url))
     except BaseException:
         engine.dispose()
         raise
     return Database(url, engine)
 
 
-def _add_threshold_runs(engine: Engine, place: str) -> None:
-    """Brings tables of the former revision up to date: a policy says what measures its threshold.
+def _rename_options(engine: Engine, place: str) -> None:
+    """Brings tables of the former revision up to date: options of a search have other names."""
+    from syncswitch.storage.tables.base import TABLE_PREFIX
+    from syncswitch.storage.tables.trials import SEARCHES
 
-    It was always three runs.
-    """
-    table, column = "syncswitch_policies", "threshold_runs"
     try:
         with engine.execution_options(**{_WRITER: True}).begin() as connection:
-            connection.exec_driver_sql(
-                f"ALTER TABLE {table} ADD COLUMN {column} INTEGER DEFAULT 0 NOT NULL"
-            )
-            connection.exec_driver_sql(f"UPDATE {table} SET {column} = 3 WHERE threshold = 0")
+            for table, column, name in (
+                ("searches", "settings", "halvings"),
+                ("policies", "keep", "min_kept_share"),
+            ):
+                connection.exec_driver_sql(
+                    f"ALTER TABLE {TABLE_PREFIX}{table} RENAME COLUMN {column} TO {name}"
+                )
+            names = {"keep": "min_kept_share", "uses": "expected_runs"}
+            for study, options in connection.execute(
+                select(SEARCHES.c.study, SEARCHES.c.options)
+            ).all():
+                named = {names.get(name, name): value for name, value in options.items()}
+                connection.execute(
+                    update(SEARCHES).where(SEARCHES.c.study == study).values(options=named)
+                )
             connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{REVISION}'")
     except DBAPIError as error:
         raise translated(error, place) from error

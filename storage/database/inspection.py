@@ -14,14 +14,14 @@ from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.errors import SEARCH_FIRST, DatabaseError, Set
 from syncswitch.storage.tables.base import TABLE_PREFIX
 
-REVISION = "0004"
+REVISION = "0005"
 """The revision of the tables that this version of the software reads and writes."""
 
 ANOTHER = Set("storage", "URL", "name another with")
 """What helps with most databases that cannot be used."""
 
-FORMER_REVISION = "0003"
-"""The one before, in which each policy had a target; `open_database` makes it the present one."""
+FORMER_REVISION = "0004"
+"""The one before, where options of a search had other names; `open_database` renames them."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"
 """Holds the revision as Alembic does, which can take over when a release changes tables."""

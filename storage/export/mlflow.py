@@ -206,7 +206,7 @@ def search_copy(
     if is_over or (search and search.strategy == _COMPARISON and not is_running):
         status = FINISHED
     of_job = ("batch_size", "learning_rate", "momentum")
-    of_search = ("strategy", "settings", "trainer", "threshold", "base_seed") if search else ()
+    of_search = ("strategy", "halvings", "trainer", "threshold", "base_seed") if search else ()
     stated = {**flat(policy), "speed_up": policy.measured.speed_up} if policy else {}
     found = {f"policy/{name}": stated[name] for name in _POLICY_METRICS if policy}
     return RunCopy(

@@ -26,7 +26,7 @@ _INDICES = ("replicate", "runs", "threshold_runs", "trial_number")
 _LENGTHS = ("evaluation_interval_worker_steps", "total_worker_steps")
 _NAMES = ("name", "reference", "workload", "first_protocol", "second_protocol", "strategy", "study")
 _NOT_NEGATIVE = ("baseline_seconds", "expected_time", "speed_up_low", "speed_up_high", "threshold")
-_SHARES = ("baseline_kept_share", "confidence", "delivered_share", "keep", "kept_share")
+_SHARES = ("baseline_kept_share", "confidence", "delivered_share", "min_kept_share", "kept_share")
 _LIMITS: Mapping[str, Mapping[str, Any]] = {
     **{key: {"ge": 1, "le": LARGEST_INTEGER} for key in _COUNTS},
     **{key: {"ge": 0, "le": LARGEST_INTEGER} for key in _INDICES},

@@ -43,7 +43,7 @@ class PolicyVersion(MeasuredJobColumns):
     evidence_runs: Annotated[int, "number of trials that it rests on"]
     strategy: Annotated[str, "strategy that decided"]
     guarded: Annotated[bool, "whether it was found for guarded trainings, or without a guard"]
-    keep: Annotated[
+    min_kept_share: Annotated[
         float | None, "share of trainings without a guard that has to keep the accuracy"
     ]
     promise: Promise

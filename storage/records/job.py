@@ -285,7 +285,7 @@ class SearchInfo:
         study: Name of the Optuna study.
         fingerprint: Fingerprint of the workload.
         strategy: Name of the strategy.
-        settings: M, the most switch points that the search may try.
+        halvings: M, how often the range of switch points may be halved.
         runs: R, the repeats per switch point.
         threshold: beta, the accuracy that may be lost.
         target_accuracy: The target as given; None if the search measures it.
@@ -300,7 +300,7 @@ class SearchInfo:
     study: str
     fingerprint: str
     strategy: str
-    settings: int
+    halvings: int
     runs: int
     threshold: float
     target_accuracy: float | None

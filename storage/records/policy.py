@@ -105,9 +105,9 @@ class TimingPolicy:
         software: Version by name of distribution.
         guarded: Whether it was found for trainings that go back to a switch that failed, as those
             of `syncswitch-run` do; if not, it has to hold without a guard.
-        keep: The share of trainings without a guard that has to keep the accuracy, 0 to 1, or
-            1 - keep less than the first protocol's own share; None for guarded trainings, and if
-            the strategy has none.
+        min_kept_share: The share of trainings without a guard that has to keep the accuracy, 0 to
+            1, or the first protocol's own share less 1 - min_kept_share; None for guarded
+            trainings, and if the strategy has none.
         band: Results of the first protocol alone, which a training with this policy is compared
             with while it runs; None if they were not recorded.
     """
@@ -125,7 +125,7 @@ class TimingPolicy:
     promise: Promise = Promise()
     software: Mapping[str, str] = field(default_factory=dict)
     guarded: bool = False
-    keep: float | None = None
+    min_kept_share: float | None = None
     band: Band | None = None
     threshold_runs: int = 0
 

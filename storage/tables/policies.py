@@ -45,7 +45,7 @@ POLICIES = Table(
     *limited("BETWEEN 0 AND 100", "switch_percent"),
     *limited(">= 0", "threshold", "training_seconds", "baseline_seconds", "expected_time"),
     *limited(">= 0", "speed_up_low", "speed_up_high"),
-    *limited("BETWEEN 0 AND 1", "confidence", "keep", "kept_share", "delivered_share"),
+    *limited("BETWEEN 0 AND 1", "confidence", "min_kept_share", "kept_share", "delivered_share"),
     *limited("BETWEEN 0 AND 1", "baseline_kept_share"),
     *limited(FINITE, "target_accuracy", "mean_accuracy"),
     CheckConstraint("metric_goal IN ('max', 'min')", name="metric_goal"),

@@ -62,7 +62,7 @@ SEARCHES = Table(
     ),
     required("registered_at", UtcDateTime),
     UniqueConstraint("study", "fingerprint"),
-    *limited("> 0", "settings", "runs"),
+    *limited("> 0", "halvings", "runs"),
     *limited(">= 0", "threshold"),
     *limited(FINITE, "target_accuracy"),
     info={

@@ -48,7 +48,7 @@ def test_no_word_is_about_clusters_and_no_loss_is_negated(
 ) -> None:
     found = Invoke(program=search, SYNCSWITCH_STORAGE=sqlite_url)
     trained = Invoke(program=train, SYNCSWITCH_STORAGE=sqlite_url)
-    done = found.succeeds("run", "losing", *job, "--threshold", "0.05", "--settings", "2")
+    done = found.succeeds("run", "losing", *job, "--threshold", "0.05", "--halvings", "2")
     said = [done]
     assert "with the first way for the first 25 % of its 100 steps, then with" in done.stdout
     assert "The first way alone reached 0.43" in done.stdout
@@ -79,7 +79,7 @@ def test_no_word_is_about_clusters_and_no_loss_is_negated(
 
     documents = [
         *(found.answer(*words) for words in looks if words[1] not in ("export", "revise")),
-        found.answer("run", "losing", *job, "--threshold", "0.05", "--settings", "2"),
+        found.answer("run", "losing", *job, "--threshold", "0.05", "--halvings", "2"),
         trained.answer("losing", *job),
     ]
     for document in documents:
@@ -121,7 +121,7 @@ def test_a_policy_of_another_command_says_what_differs(
 def test_the_same_failure_is_shown_once(tmp_path: Path) -> None:
     fails = "import sys\nprint('began as', sys.argv[1])\nraise ValueError('no GPU')"
     words = shlex.join(command(tmp_path, fails, "{output_dir}", "{switch_step}").words)
-    job = ("--trainer", "command", "--command", words, "--total-steps", 100, "--jobs", 2)
+    job = ("--trainer", "command", "--command", words, "--total-steps", 100, "--parallel-runs", 2)
     done = program.run("syncswitch-search", "run", *job, folder=tmp_path)
     assert done.returncode == 1
     assert done.stderr.count("ValueError: no GPU") == 1

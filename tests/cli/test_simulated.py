@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def said_to_use(folder: Path) -> list[str]:
     """What a search says at its end."""
     job = write_tiny_job(folder)
-    options = ["--strategy", "paper", "--settings", "1", "--runs", "1", "--threshold", "0.9"]
+    options = ["--strategy", "paper", "--halvings", "1", "--runs", "1", "--threshold", "0.9"]
     where = ["--trainer", "simulated", "--profile", "my cluster.json", "--workers", "2"]
     done = search.succeeds("run", job, *options, *where)
     program, *words = shlex.split(done.stdout.splitlines()[-1])

@@ -140,7 +140,7 @@ def smaller(command: str, job: str, other: str) -> str:
         ]
     elif words[1] == "run":
         words[2] = other if words[2] == other else job
-        words += [*_ALONE, "--settings", "1"]
+        words += [*_ALONE, "--halvings", "1"]
     else:
         words[2] = other if words[2] == other else job
         words[4] = "tiny" if words[2] == other else "other"

@@ -103,7 +103,7 @@ def test_what_saves_costs_is_an_option(paper_url: str) -> None:
 
 
 def test_the_measures_of_a_search_without_luck() -> None:
-    strategy = PaperStrategy(settings=2, runs=3)
+    strategy = PaperStrategy(halvings=2, runs=3)
     summary = summarize(simulate(strategy, RUNS, 10), RUNS, reference(strategy, RUNS))
     assert summary.reference_percent == 50.0
     assert summary.search_cost.value == pytest.approx(3 * (1 + 0.6 + 0.4))
@@ -123,7 +123,7 @@ def test_the_measures_of_searches_that_vary() -> None:
         SimulatedSearch(50.0, 200.0, 4, 0.8, (100.0, 50.0, 25.0)),
         SimulatedSearch(25.0, 300.0, 5, 0.9, (50.0, 25.0)),
     ]
-    summary = summarize(searches, RUNS, reference(AdaptiveStrategy(settings=2), RUNS))
+    summary = summarize(searches, RUNS, reference(AdaptiveStrategy(halvings=2), RUNS))
     # 100 and 50 % are acceptable: 1.5 whole runs for 2.5 trainings.
     assert summary.effective_training.value == pytest.approx(1.5 / 2.5)
     assert summary.effective_training.low == 0.0
@@ -164,7 +164,7 @@ def test_the_deepest_search_stops_at_the_first_switch_point_that_nobody_recorded
     [
         (["nothing"], "no complete runs of 'nothing'"),
         ([SETUPS["IV"], "--workers", "16"], "no complete runs"),
-        ([SETUPS["IV"], "--settings", "6"], "none is recorded"),
+        ([SETUPS["IV"], "--halvings", "6"], "none is recorded"),
         ([SETUPS["IV"], "--protocols", "asp,bsp"], "no complete runs"),
         ([SETUPS["IV"], "--runs", "1001"], "--runs is 1001: give a whole number, 1 to 1000"),
         ([SETUPS["IV"], "--table", "--runs", "2"], "--table and --runs exclude each other"),

@@ -22,15 +22,15 @@ from tests.searcher.step_recording import step_recording
 
 
 def test_a_switch_point_is_drawn_without_replacement() -> None:
-    all_drawn = simulate(PaperStrategy(settings=2, runs=3), RUNS, 20)
+    all_drawn = simulate(PaperStrategy(halvings=2, runs=3), RUNS, 20)
     assert {(search.switch_percent, search.seconds) for search in all_drawn} == {(50.0, 600.0)}
     # One that is used up is shuffled again.
-    (search,) = simulate(PaperStrategy(settings=2, runs=7), RUNS, 1)
+    (search,) = simulate(PaperStrategy(halvings=2, runs=7), RUNS, 1)
     assert (search.seconds, search.runs) == (7 * 200.0, 21)
 
 
 def test_a_seed_fixes_the_draws() -> None:
-    strategy = PaperStrategy(settings=1, runs=1, threshold=0.005)
+    strategy = PaperStrategy(halvings=1, runs=1, threshold=0.005)
     assert simulate(strategy, RUNS, 20, seed=3) == simulate(strategy, RUNS, 20, seed=3)
     assert simulate(strategy, RUNS, 20, seed=3) != simulate(strategy, RUNS, 20, seed=4)
     # More searches go on where fewer end.
@@ -72,7 +72,7 @@ def test_of_a_run_that_is_recorded_as_stopped_the_rest_is_estimated(protocol: st
     )
 
 
-ADAPTIVE = AdaptiveStrategy(settings=3)
+ADAPTIVE = AdaptiveStrategy(halvings=3)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def steps() -> PlayedRecording:
     return PlayedRecording.of(step_recording(noise=0.006), STOP)
 
 
-@pytest.mark.parametrize("strategy", [ADAPTIVE, PaperStrategy(settings=3, runs=2)])
+@pytest.mark.parametrize("strategy", [ADAPTIVE, PaperStrategy(halvings=3, runs=2)])
 @pytest.mark.parametrize("are_broken", [False, True])
 def test_processes_that_work_or_break_change_nothing(
     steps: PlayedRecording, strategy: Strategy, are_broken: bool, monkeypatch: pytest.MonkeyPatch
@@ -110,4 +110,4 @@ def test_what_is_soon_done_starts_no_process(
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(replays, "_pool", refuse)
-    assert len(simulate(PaperStrategy(settings=1, runs=1), steps, 60, processes=2)) == 60
+    assert len(simulate(PaperStrategy(halvings=1, runs=1), steps, 60, processes=2)) == 60

@@ -40,14 +40,14 @@ def good_down_to(percent: float) -> RunAt:
 
 
 def test_a_search_pays_all_its_runs() -> None:
-    strategy = PaperStrategy(settings=2, runs=2)
+    strategy = PaperStrategy(halvings=2, runs=2)
     search = search_with(strategy, good_down_to(50))
     # 100 % and 50 % are accepted, 25 % is not: 100, 70 and 55 s, each twice.
     assert search == SimulatedSearch(50, 450.0, 6, None, (100, 100, 50, 50, 25, 25))
 
 
 def test_with_shared_prefixes_a_replicate_pays_its_start_once() -> None:
-    strategy = PaperStrategy(settings=2, runs=2, share_prefix=True)
+    strategy = PaperStrategy(halvings=2, runs=2, share_prefix=True)
     search = search_with(strategy, good_down_to(50))
     # The first runs were at 100 %, so what follows pays nothing but its second phase.
     assert search.seconds == pytest.approx(2 * (100 + 20 + 30))
@@ -58,7 +58,7 @@ def test_with_shared_prefixes_a_replicate_pays_its_start_once() -> None:
 
 
 def test_a_stopped_run_pays_up_to_there_and_is_corrected() -> None:
-    strategy = PaperStrategy(settings=1, runs=2, early_stop=True, target_accuracy=0.929)
+    strategy = PaperStrategy(halvings=1, runs=2, early_stop=True, target_accuracy=0.929)
 
     def run_at(percent: float, replicate: int) -> PlayedRun:
         return stoppable(percent, 60.0)
@@ -72,7 +72,7 @@ def test_a_stopped_run_pays_up_to_there_and_is_corrected() -> None:
 
 
 def test_forks_and_stops_meet() -> None:
-    rule = PaperStrategy(settings=1, runs=2, share_prefix=True, early_stop=True)
+    rule = PaperStrategy(halvings=1, runs=2, share_prefix=True, early_stop=True)
 
     # The baseline is stopped from its first run on, at 40 % of W: candidates go on from there.
     first = search_with(rule, lambda at, _: stoppable(100, 40.0) if at == 100 else whole(at))
@@ -84,14 +84,14 @@ def test_forks_and_stops_meet() -> None:
 
 
 def test_a_diverged_run_ends_the_repeats_and_is_not_whole() -> None:
-    strategy = PaperStrategy(settings=1, runs=5, target_accuracy=0.92)
+    strategy = PaperStrategy(halvings=1, runs=5, target_accuracy=0.92)
     lost = PlayedRun(0.0, True, 30.0, 30.0)
     search = search_with(strategy, lambda percent, _: lost)
     assert search == SimulatedSearch(100, 30.0, 1)
 
 
 def test_where_nothing_is_recorded_a_search_ends_with_what_it_accepted() -> None:
-    strategy = PaperStrategy(settings=3, runs=1, target_accuracy=0.92)
+    strategy = PaperStrategy(halvings=3, runs=1, target_accuracy=0.92)
     search = search_with(strategy, lambda percent, _: None if percent == 25 else whole(percent))
     assert (search.switch_percent, search.runs, search.confidence) == (50, 1, None)
 

@@ -42,9 +42,9 @@ class Invoke:
         return json.loads(self.succeeds(*words, "--json").stdout)
 
 
-QUICK = ["--strategy", "paper", "--settings", "3", "--runs", "2"]
-OTHER = ["--strategy", "paper", "--settings", "2", "--runs", "1"]
-LEAST = ["--strategy", "paper", "--settings", "1", "--runs", "1"]  # 2 runs
+QUICK = ["--strategy", "paper", "--halvings", "3", "--runs", "2"]
+OTHER = ["--strategy", "paper", "--halvings", "2", "--runs", "1"]
+LEAST = ["--strategy", "paper", "--halvings", "1", "--runs", "1"]  # 2 runs
 
 
 def error_line(result: Result) -> str:

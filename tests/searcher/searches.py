@@ -37,9 +37,9 @@ class HeldTrainer(GeneratedTrainer):
 
 
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
-PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))  # 8 runs
-SHORT = SearchPlan(PaperStrategy(settings=1, runs=2))  # 4 runs
-SINGLE = SearchPlan(PaperStrategy(settings=2, runs=1))  # 3 runs
+PLAN = SearchPlan(PaperStrategy(halvings=3, runs=2))  # 8 runs
+SHORT = SearchPlan(PaperStrategy(halvings=1, runs=2))  # 4 runs
+SINGLE = SearchPlan(PaperStrategy(halvings=2, runs=1))  # 3 runs
 
 Run = tuple[float, int, float, bool]
 

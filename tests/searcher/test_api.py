@@ -48,7 +48,7 @@ def test_it_finds_saves_and_returns_what_the_command_line_finds(
 ) -> None:
     from mlflow import MlflowClient
 
-    options: dict[str, Any] = {"settings": 3, "runs": 1, "seed": 3}
+    options: dict[str, Any] = {"halvings": 3, "runs": 1, "seed": 3}
     usual = {"strategy": "paper", "storage": url, "mlflow": mlflow_uri}
     policy = search("own", trainer="command", trainer_options=command, **usual, **options)
     assert policy.switch_percent == 25
@@ -91,7 +91,10 @@ def test_it_finds_saves_and_returns_what_the_command_line_finds(
             {"bugdet": 3},
             "bugdet is not for .*; leave it out: no strategy has it",
         ),
-        ({"keep": 0.9}, "keep says how many .* without a guard; add guarded=False, or leave"),
+        (
+            {"min_kept_share": 0.9},
+            "min_kept_share says how many .* without a guard; add guarded=False, or leave",
+        ),
         ({"baseline_runs": 2}, "baseline_runs is not for .*, or give strategy='paper'"),
         ({"online": "sometimes"}, "online is 'sometimes'"),
         ({"checkpoints": 3}, "checkpoints is 3"),
@@ -120,7 +123,7 @@ def test_a_metric_that_never_moves_is_told_once(
     script = SCRIPT.replace("20, total + 1, 20", "10, total + 1, 10")
     script = script.replace('"accuracy": accuracy', f'"accuracy": {accuracy}')
     (tmp_path / "train.py").write_text(script)
-    least = {"strategy": "paper", "settings": 1, "runs": 1, "early_stop": False}
+    least = {"strategy": "paper", "halvings": 1, "runs": 1, "early_stop": False}
     options = {**command, "timeout": None}
     search("still", trainer="command", trainer_options=options, storage=url, **least)
     assert sum("cannot be compared" in line for line in caplog.messages) == (accuracy == "0.5")
@@ -138,7 +141,7 @@ def test_the_other_commands_are_functions_too(
         "from syncswitch.trainers.workloads.digits import workload as digits\n"
         "workload = replace(digits, name='tiny', total_worker_steps=200)\n"
     )
-    policy = search(workload, strategy="paper", settings=1, runs=1, **job)
+    policy = search(workload, strategy="paper", halvings=1, runs=1, **job)
     done = train(workload, **job)
     assert (done.policy, done.record.spec.switch_percent) == (policy, policy.switch_percent)
     assert (done.model_path, done.model_path.is_file()) == (Path("tiny.keras"), True)

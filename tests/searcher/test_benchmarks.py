@@ -145,7 +145,7 @@ def test_jobs_whose_workers_keep_a_momentum_of_their_own_are_searched_as_such(
 
 
 def test_command_jobs(capsys: pytest.CaptureFixture[str]) -> None:
-    run(command_jobs, "--repeats", 1, "--uses", 4)
+    run(command_jobs, "--repeats", 1, "--expected-runs", 4)
     out = capsys.readouterr().out
     for name, job in command_problems(0).items():
         assert name in out
@@ -175,10 +175,10 @@ def test_learning(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert failed.observed.accuracy == pytest.approx(0.956)
     assert (kept.failed, kept.time) == ((), pytest.approx(0.55))
     assert job.train(12.5, 3, None, (25.0,)).observed.accuracy == pytest.approx(0.896)
-    stated, *true = learning.generated_shares(3, uses=6)
+    stated, *true = learning.generated_shares(3, expected_runs=6)
     assert 0.3 < stated < 1
     assert all(0 <= share <= 1 for share in true)
-    run(learning, "--jobs", tmp_path, "--repeats", 1, "--uses", 10, "--generated", 1)
+    run(learning, "--jobs", tmp_path, "--repeats", 1, "--expected-runs", 10, "--generated", 1)
     out = capsys.readouterr().out
     assert "Of 1 generated jobs, each learnt in 10 trainings," in out
     for rule in learning.RULES:
@@ -253,7 +253,18 @@ def test_a_script_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "script.py").write_text(FOREIGN)
     files = [tmp_path / "script.py", "--original", tmp_path / "before.py"]
     job = ("--total-steps", 100, "--arguments", "{switch_step} {seed}")
-    size = ("--uses", 1, "--runs", 1, "--points", 100, 25, 12.5, "--json", tmp_path / "found.json")
+    size = (
+        "--expected-runs",
+        1,
+        "--runs",
+        1,
+        "--points",
+        100,
+        25,
+        12.5,
+        "--json",
+        tmp_path / "found.json",
+    )
     pattern = r"at (?P<step>\S+) (?P<accuracy>\S+) (?P<seconds>\S+)"
     words = [*files, *job, *size, "--", "--metric-pattern", pattern]
     monkeypatch.setattr(sys, "argv", ["foreign", *map(str, words)])

@@ -165,7 +165,7 @@ def test_runs_that_cannot_be_compared_do_not_count(url: str) -> None:
 
 @pytest.mark.usefixtures("own_search")
 def test_one_training_is_not_counted_twice(url: str) -> None:
-    search(url, None, SearchPlan(PaperStrategy(settings=2, runs=2)))  # the same seeds
+    search(url, None, SearchPlan(PaperStrategy(halvings=2, runs=2)))  # the same seeds
     trainer = GeneratedTrainer()
     found = compare(url, 25.0, trainer)
     assert trainer.runs == [(100.0, 2), (25.0, 2)]

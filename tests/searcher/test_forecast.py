@@ -22,19 +22,19 @@ TIMES = (10604.0, 1607.0)
 
 
 @given(
-    settings=st.integers(1, 6),
+    halvings=st.integers(1, 6),
     runs=st.integers(1, 5),
     first=st.floats(1, 1e5),
     share=st.floats(0.05, 1),
     recurring=st.booleans(),
 )
 def test_a_forecast_knows_every_answer(
-    settings: int, runs: int, first: float, share: float, recurring: bool
+    halvings: int, runs: int, first: float, share: float, recurring: bool
 ) -> None:
-    strategy = PaperStrategy(settings, runs, target_accuracy=0.9 if recurring else None)
+    strategy = PaperStrategy(halvings, runs, target_accuracy=0.9 if recurring else None)
     foreseen = forecast(strategy, first, share * first)
     assert [answer.switch_percent for answer in foreseen] == [
-        100 / 2**halvings for halvings in range(settings + 1)
+        100 / 2**halved for halved in range(halvings + 1)
     ]
     for answer in foreseen:
         assert answer.runs == strategy.most_runs
@@ -53,11 +53,11 @@ def test_the_forecast_of_the_papers_first_setup() -> None:
 
 def test_the_adaptive_strategy_costs_less_the_more_is_known() -> None:
     """About a fifth of the paper's strategy; early stops, which are not forecast, save more."""
-    brief = AdaptiveStrategy(settings=2)
+    brief = AdaptiveStrategy(halvings=2)
     recurring = replace(brief, target_accuracy=0.92, target_runs=5)
     known, unshared, foreseen, paper = (
         forecast(one, *TIMES)
-        for one in (recurring, replace(brief, share_prefix=False), brief, PaperStrategy(settings=2))
+        for one in (recurring, replace(brief, share_prefix=False), brief, PaperStrategy(halvings=2))
     )
     for one, of_paper in zip(foreseen, paper, strict=True):
         assert (one.switch_percent, one.speed_up) == (of_paper.switch_percent, of_paper.speed_up)
@@ -74,7 +74,7 @@ def test_a_forecast_needs_a_time(seconds: float) -> None:
         forecast(PaperStrategy(), seconds, 1.0)
 
 
-RULES = (AdaptiveStrategy(settings=3), PaperStrategy(settings=3, runs=2))
+RULES = (AdaptiveStrategy(halvings=3), PaperStrategy(halvings=3, runs=2))
 
 
 def run(number: int, percent: float, accuracy: float = 0.9, replicate: int = 0) -> Observation:
@@ -83,13 +83,13 @@ def run(number: int, percent: float, accuracy: float = 0.9, replicate: int = 0) 
 
 
 def test_runs_that_are_certain_cost_what_they_will() -> None:
-    strategy = PaperStrategy(settings=1, runs=2, target_accuracy=0.9)
+    strategy = PaperStrategy(halvings=1, runs=2, target_accuracy=0.9)
     # Two runs at 50 %, the second protocol being taken for 0.3 times as long as the first.
     assert rest_of_search(strategy, []) == RestOfSearch(2, *[pytest.approx(1.3)] * 3)
     # Now it is known to take 0.4 times as long, and one of the runs is made.
     assert rest_of_search(strategy, [run(0, 50.0)]) == RestOfSearch(1, *[pytest.approx(0.7)] * 3)
     # One that was made in advance is not made again.
-    unknown = PaperStrategy(settings=1, runs=1)
+    unknown = PaperStrategy(halvings=1, runs=1)
     assert rest_of_search(unknown, [run(0, 50.0)]) == RestOfSearch(1, *[pytest.approx(1.0)] * 3)
     assert RestOfSearch(3, 2.0, 0.5, 4.0).less(1.0) == RestOfSearch(3, 1.0, 0.0, 3.0)
 

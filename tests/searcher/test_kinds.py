@@ -68,7 +68,7 @@ def test_it_is_searched_trained_and_reported(
     job, stored = f"{file}:workload", ("--storage", url)
     monkeypatch.setenv("SYNCSWITCH_CHECKPOINTS", str(tmp_path / "checkpoints"))
     cluster = ("--trainer", "simulated", "--workers", 2)
-    plan = ("--strategy", "paper", "--settings", 1, "--runs", 1, "--threshold", threshold)
+    plan = ("--strategy", "paper", "--halvings", 1, "--runs", 1, "--threshold", threshold)
     call(search_program, "run", job, *cluster, *plan, *stored)
     model, page = tmp_path / "model.keras", tmp_path / "report.html"
     found = json.loads(call(run_program, job, *cluster, "-o", model, "--json", *stored).stdout)

@@ -58,7 +58,7 @@ from tests.warm_program import at_once
 COST = TrialCost(1.0, 1.0, 0.4)
 TARGET = 0.9
 SECOND = 0.4
-STRATEGY = AdaptiveStrategy(settings=4, threshold=0.01, share_prefix=False, early_stop=False)
+STRATEGY = AdaptiveStrategy(halvings=4, threshold=0.01, share_prefix=False, early_stop=False)
 USES = 40
 
 
@@ -78,8 +78,8 @@ def use(percent: float, number: int, *, fails: bool = False) -> list[Observation
     return lessons_of(trained, number, seed=number)
 
 
-def next_use(runs: list[Observation], uses_left: int) -> Decision:
-    return Assessment(STRATEGY, runs, uses_left).decision()
+def next_use(runs: list[Observation], runs_left: int) -> Decision:
+    return Assessment(STRATEGY, runs, runs_left).decision()
 
 
 def test_each_switch_that_failed_is_a_lesson_and_that_which_held() -> None:
@@ -163,10 +163,10 @@ GOOD_FROM_PERCENT = 25.0
 
 
 def planned_run(
-    url: str, expected_uses: int = 30, identity: WorkloadIdentity = IDENTITY
+    url: str, expected_runs: int = 30, identity: WorkloadIdentity = IDENTITY
 ) -> NextRun:
     with open_database(url, create=True) as database:
-        return next_run(database, identity, expected_uses)
+        return next_run(database, identity, expected_runs)
 
 
 def first_of(url: str, made: TrialRecord, begins_from: TimingPolicy | None = None) -> TimingPolicy:
@@ -197,21 +197,21 @@ def trained(planned: NextRun, number: int = 0) -> TrialRecord:
     )
 
 
-def record(url: str, policy: TimingPolicy, made: TrialRecord, expected_uses: int = 30) -> list[str]:
+def record(url: str, policy: TimingPolicy, made: TrialRecord, expected_runs: int = 30) -> list[str]:
     """Records the use of a policy; gives what is said after it."""
     use = whole_use(policy, uuid.uuid4().hex, made)
     assert use is not None
     with open_database(url, create=False) as database:
         assert record_use(database, use)
-        return after_use(database, policy, expected_uses)
+        return after_use(database, policy, expected_runs)
 
 
-def make_run(url: str, expected_uses: int = 30) -> NextRun:
+def make_run(url: str, expected_runs: int = 30) -> NextRun:
     """As syncswitch-run --learn does it."""
-    planned = planned_run(url, expected_uses)
+    planned = planned_run(url, expected_runs)
     with open_database(url, create=False) as database:
         made = trained(planned, len(uses(database, IDENTITY.fingerprint)))
-    record(url, planned.policy or first_of(url, made), made, expected_uses)
+    record(url, planned.policy or first_of(url, made), made, expected_runs)
     return planned
 
 
@@ -620,9 +620,9 @@ def test_a_target_that_was_measured_too_high_is_found_out(
 OWN = replace(IDENTITY, momentum_after_switch="own")
 
 
-def own_run(url: str, expected_uses: int, accuracy: float = 0.9) -> tuple[NextRun, list[str]]:
+def own_run(url: str, expected_runs: int, accuracy: float = 0.9) -> tuple[NextRun, list[str]]:
     """One run of a job whose workers keep a momentum of their own; nothing goes wrong in it."""
-    planned = planned_run(url, expected_uses, OWN)
+    planned = planned_run(url, expected_runs, OWN)
     with open_database(url, create=False) as database:
         number = len(uses(database, OWN.fingerprint))
     made = trained(planned, number)
@@ -632,7 +632,7 @@ def own_run(url: str, expected_uses: int, accuracy: float = 0.9) -> tuple[NextRu
         converged_accuracy=accuracy,
         guard=GuardOutcome(planned.switch_percent),
     )
-    return planned, record(url, planned.policy or first_of(url, made), made, expected_uses)
+    return planned, record(url, planned.policy or first_of(url, made), made, expected_runs)
 
 
 def test_the_first_training_takes_the_gain_and_claims_no_target(url: str) -> None:

@@ -38,7 +38,7 @@ def test_a_job_with_less_of_its_metric_better_is_searched_to_its_policy(
 ) -> None:
     workload = getattr(regression_jobs, name)
     found = search(
-        workload, trainer="simulated", workers=2, storage=url, threshold=0.05, settings=2
+        workload, trainer="simulated", workers=2, storage=url, threshold=0.05, halvings=2
     )
     assert found.job.metric == metric
     # It learns the job all but exactly, and so needs no BSP.
@@ -99,7 +99,7 @@ def test_metrics_of_any_direction_and_range_decide(
         storage=url,
         threshold=0.05,
         strategy="paper",
-        settings=1,
+        halvings=1,
         runs=1,
     )
     assert found.job.metric == metric

@@ -32,7 +32,7 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Owner, StoredTrial
 
 JOB = identity()
-RULE = AdaptiveStrategy(settings=3)
+RULE = AdaptiveStrategy(halvings=3)
 STUDY = study_name(JOB, SearchPlan(RULE))
 SEARCH = SearchInfo(STUDY, JOB.fingerprint, "adaptive", 3, 5, 0.01, None, "local", 0)
 NOW = datetime.now(timezone.utc)

@@ -143,7 +143,7 @@ def test_the_second_phase(play: Play) -> None:
 @pytest.mark.slow
 def test_which_one(play: Play, tmp_path: Path) -> None:
     file = tmp_path / "trainings.jsonl"
-    length = ("--seeds", 1, "--repeats", 1, "--uses", 1, 3, "--worker-steps", 160)
+    length = ("--seeds", 1, "--repeats", 1, "--expected-runs", 1, 3, "--worker-steps", 160)
     arguments = ("--file", file, "--clusters", "paper", "--jobs", "breast-cancer", *length)
     out = play(which_one, *arguments)
     made = [json.loads(line) for line in file.read_text().splitlines() if line]

@@ -1,7 +1,7 @@
 """The processes, trainers and progress behind the commands that make runs.
 
-`--jobs J` makes J runs at once by running the same command in J processes. Each has its own
-cluster, claims runs in the database as any other searcher does, and ends when the search is
+`--parallel-runs N` makes N runs at once by running the same command in N processes. Each has its
+own cluster, claims runs in the database as any other searcher does, and ends when the search is
 decided.
 """
 
@@ -50,29 +50,29 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-_MOST_JOBS = 256
+_MOST_PARALLEL_RUNS = 256
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 # Set in every process of a command but the first.
-_NUMBER = "SYNCSWITCH_JOB"
+_NUMBER = "SYNCSWITCH_PARALLEL_PROCESS"
 # A run that is no longer needed stops at its next evaluation, and its cost is recorded.
 _PATIENCE_SECONDS = 30.0
 _STOP_SECONDS = 20.0
 
 
-def jobs_option(function: _F) -> _F:
-    """`--jobs`; in a further job it is 1, and that job ends with the first one in any case."""
+def parallel_runs_option(function: _F) -> _F:
+    """`--parallel-runs`; 1 in a further process, which ends with the first one in any case."""
 
-    def alone(_: click.Context, __: click.Parameter, jobs: int) -> int:
-        if not is_further_job():
-            return jobs
+    def alone(_: click.Context, __: click.Parameter, parallel_runs: int) -> int:
+        if not is_further_process():
+            return parallel_runs
         die_with_parent()
         return 1
 
     return click.option(
-        "--jobs",
+        "--parallel-runs",
         metavar="N",
-        type=click.IntRange(1, _MOST_JOBS),
+        type=click.IntRange(1, _MOST_PARALLEL_RUNS),
         default=1,
         show_default=True,
         is_eager=True,
@@ -81,8 +81,8 @@ def jobs_option(function: _F) -> _F:
     )(function)
 
 
-def is_further_job() -> bool:
-    """Checks whether the first job of this command started this process."""
+def is_further_process() -> bool:
+    """Checks whether the first process of this command started this one."""
     return _NUMBER in os.environ
 
 
@@ -103,20 +103,20 @@ def resumable(function: _F) -> _F:
 
 
 def print_notes(notes: Iterable[str | None]) -> None:
-    """Prints what the user should know beforehand, in the first job only."""
+    """Prints what the user should know beforehand, in the first process only."""
     for note in notes:
-        if note is not None and not is_further_job():
+        if note is not None and not is_further_process():
             print_note(note)
 
 
 @contextlib.contextmanager
-def shared_by(jobs: int, tell: Callable[[str], None]) -> Iterator[None]:
-    """Runs the further jobs of this command while the body runs.
+def shared_by(parallel_runs: int, tell: Callable[[str], None]) -> Iterator[None]:
+    """Runs the further processes of this command while the body runs.
 
     `tell` gets each line that one of them writes, from a separate thread.
     """
     is_over = threading.Event()
-    started = [_start_job(number, tell, is_over) for number in range(2, jobs + 1)]
+    started = [_start_process(number, tell, is_over) for number in range(2, parallel_runs + 1)]
     try:
         yield
         _wait(started, _PATIENCE_SECONDS)
@@ -135,7 +135,7 @@ def shared_by(jobs: int, tell: Callable[[str], None]) -> Iterator[None]:
 _Started = tuple[subprocess.Popen[str], threading.Thread]
 
 
-def _start_job(number: int, tell: Callable[[str], None], is_over: threading.Event) -> _Started:
+def _start_process(number: int, tell: Callable[[str], None], is_over: threading.Event) -> _Started:
     """Runs this command in another process; a thread passes on what it writes, and how it ends."""
     process = subprocess.Popen(
         sys.orig_argv,
@@ -145,7 +145,7 @@ def _start_job(number: int, tell: Callable[[str], None], is_over: threading.Even
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        # Ctrl-C reaches the first job, which then interrupts each of the others once.
+        # Ctrl-C reaches the first process, which then interrupts each of the others once.
         start_new_session=True,
     )
 
@@ -153,11 +153,11 @@ def _start_job(number: int, tell: Callable[[str], None], is_over: threading.Even
         assert process.stderr is not None
         for line in process.stderr:
             if line.strip() and not is_over.is_set():  # being interrupted is not news
-                tell(f"job {number}: {line.rstrip()}")
+                tell(f"process {number}: {line.rstrip()}")
         status = process.wait()
         if status and not is_over.is_set():
             how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
-            tell(f"job {number} was ended {how}; the search continues without it")
+            tell(f"process {number} was ended {how}; the search continues without it")
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
@@ -214,7 +214,7 @@ class ProgressReporter(Reporter):
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         self._finished_runs, self._most_runs = finished_runs, most_runs
-        if self._is_first_state and not is_further_job():  # the first one reports it
+        if self._is_first_state and not is_further_process():  # the first one reports it
             runs = counted(finished_runs, "run")
             if progress.open_percent is None:
                 self.tell(f"this {self._what} is finished, with {runs}")
@@ -226,7 +226,7 @@ class ProgressReporter(Reporter):
         self._move(self._search_bar, completed=finished_runs, total=most_runs)
 
     def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
-        if not is_further_job():
+        if not is_further_process():
             metric, first = identity.decided_by, protocol_text(identity.first_protocol)
             threshold, runs = strategy.threshold, strategy.threshold_runs
             self.tell(measured_threshold_text(threshold, metric, first, runs))
@@ -237,7 +237,7 @@ class ProgressReporter(Reporter):
         if self._bars is not None:
             total = trial.identity.total_worker_steps
             self._run_bar = self._bars.add_task(label_of(trial), total=total)
-        elif not is_further_job():
+        elif not is_further_process():
             self._lines = ProgressLines(trial.identity)
 
     def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
@@ -278,7 +278,7 @@ class ProgressReporter(Reporter):
         self.tell(f"{label_of(trial)} failed and will be repeated: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
-        if self._waiting_for != switch_percent and not is_further_job():
+        if self._waiting_for != switch_percent and not is_further_process():
             self._waiting_for = switch_percent
             self.tell(f"waiting for other searches, which are measuring {switch_percent:g} %")
 
@@ -331,7 +331,7 @@ def opened_for(
     to_train: Sequence[Job],
     storage_url: str,
     what: str,
-    jobs: int,
+    parallel_runs: int,
     mlflow: str | None,
     study: str | None = None,
 ) -> Iterator[tuple[Database, Sequence[Callable[[], Trainer]], ProgressReporter]]:
@@ -359,9 +359,9 @@ def opened_for(
         database = stack.enter_context(open_database(storage_url, create=True))
         reporter = stack.enter_context(reporting(what))
         # Not before it is clear that the job can be trained.
-        with shared_by(jobs, reporter.tell):
+        with shared_by(parallel_runs, reporter.tell):
             yield database, [lambda: ready.pop() if ready else first(), *others], reporter
-            if not is_further_job():
+            if not is_further_process():
                 identities = [job.identity for job in to_train]
                 copy_to_mlflow(
                     mlflow, database, identities, lambda said: reporter.tell(in_options(said))

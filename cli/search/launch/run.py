@@ -23,9 +23,9 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.making import (
-    is_further_job,
-    jobs_option,
+    is_further_process,
     opened_for,
+    parallel_runs_option,
     print_notes,
     resumable,
 )
@@ -116,14 +116,14 @@ strategy_options = combined(
         "  [default: --guard]",
     ),
     click.option(
-        "--keep",
+        "--min-kept-share",
         metavar="SHARE",
         type=float,
         help="With --no-guard: the share of later trainings that must keep the accuracy, unless"
         " fewer do with the first protocol alone. Default: 0.95.",
     ),
     click.option(
-        "--uses",
+        "--expected-runs",
         type=int,
         help="How often the policy will be used: the more often, the more the search may cost"
         " (adaptive).  [default: 30]",
@@ -208,7 +208,8 @@ def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> l
 
 
 @click.command(
-    cls=PanelCommand, usual=("workers", "protocols", "trainer", "profile", "threshold", "jobs")
+    cls=PanelCommand,
+    usual=("workers", "protocols", "trainer", "profile", "threshold", "parallel_runs"),
 )
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @workers_option(
@@ -220,7 +221,7 @@ def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> l
 @trainer_options(TRAINERS)
 @conditions_options
 @click.option(
-    "--settings",
+    "--halvings",
     type=int,
     default=5,
     show_default=True,
@@ -254,7 +255,7 @@ def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> l
     show_default=True,
     help="Folder for the checkpoints that runs share; they are removed when the search is done.",
 )
-@jobs_option
+@parallel_runs_option
 @tensorboard_option
 @mlflow_option()
 @click.option(
@@ -285,7 +286,7 @@ def run(
     strategy: str,
     seed: int,
     checkpoints: Path,
-    jobs: int,
+    parallel_runs: int,
     tensorboard: Path | None,
     mlflow: str | None,
     dry_run: bool,
@@ -308,7 +309,7 @@ def run(
     from syncswitch.cli.search.launch.result import print_forecast, print_result, result_as_json
 
     decides = make_strategy(strategy, **options)
-    trainer.check_jobs(jobs)
+    trainer.check_parallel_runs(parallel_runs)
     size, chosen = trainer.workers(workers), ConditionsChoice(online, switch)
     pairs = chosen_pairs(trainer, protocols, reference, size)
     planned = [
@@ -336,7 +337,7 @@ def run(
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
     making: LoopOptions = {"checkpoints": checkpoints, "tensorboard": tensorboard}
-    found, current = _searched(planned, storage_url, jobs, mlflow, making)
+    found, current = _searched(planned, storage_url, parallel_runs, mlflow, making)
     policy = found.best.policy
     plan, job = next(one for one in planned if one[1].identity.key == policy.job)
     if as_json:
@@ -351,7 +352,7 @@ def run(
 def _searched(
     planned: Sequence[tuple[SearchPlan, Job]],
     storage_url: str,
-    jobs: int,
+    parallel_runs: int,
     mlflow: str | None,
     options: LoopOptions,
 ) -> tuple[PairsResult, int | None]:
@@ -368,7 +369,7 @@ def _searched(
 
     to_train, (first, _) = [job for _, job in planned], planned[0]
     study = study_name(to_train[0].identity, first)
-    with opened_for(to_train, storage_url, "search", jobs, mlflow, study) as opened:
+    with opened_for(to_train, storage_url, "search", parallel_runs, mlflow, study) as opened:
         database, openings, reporter = opened
         options["reference"] = normal_reference(to_train[0].reference)
         options["reporter"] = reporter
@@ -378,7 +379,7 @@ def _searched(
         ]
 
         def announce(pair: PairToSearch) -> None:
-            if not is_further_job():
+            if not is_further_process():
                 reporter.tell(f"{pair.identity.pair}:")
 
         if len(pairs) == 1:

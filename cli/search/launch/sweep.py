@@ -31,9 +31,9 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.making import (
-    is_further_job,
-    jobs_option,
+    is_further_process,
     opened_for,
+    parallel_runs_option,
     print_notes,
     resumable,
 )
@@ -144,7 +144,7 @@ from syncswitch.storage.records.policy import TimingPolicy
     show_default=True,
     help="Seed from which the seeds of all runs are derived.",
 )
-@jobs_option
+@parallel_runs_option
 @tensorboard_option
 @mlflow_option()
 @common_options
@@ -155,7 +155,7 @@ def sweep(
     policy_texts: tuple[str, ...],
     workers: int | None,
     trainer: TrainerChoice,
-    jobs: int,
+    parallel_runs: int,
     tensorboard: Path | None,
     mlflow: str | None,
     storage_url: str,
@@ -172,7 +172,7 @@ def sweep(
     conditions; only missing runs are made. Repeat the command to continue an interrupted sweep;
     several processes on one database share the work.
     """
-    trainer.check_jobs(jobs)
+    trainer.check_parallel_runs(parallel_runs)
     plan = plan_sweep(
         trainer,
         reference,
@@ -183,9 +183,9 @@ def sweep(
         **options,
     )
     print_notes(job.note for job in plan.jobs)
-    with opened_for(plan.jobs, storage_url, "sweep", jobs, mlflow) as opened:
+    with opened_for(plan.jobs, storage_url, "sweep", parallel_runs, mlflow) as opened:
         database, openings, reporter = opened
-        say = (lambda _: None) if is_further_job() else reporter.tell
+        say = (lambda _: None) if is_further_process() else reporter.tell
         found = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
     if as_json:
         print_json(rows_as_json(found))

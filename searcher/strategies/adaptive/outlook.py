@@ -60,8 +60,8 @@ class Outlook:
         belief: The belief.
         shares: (m,) share of W in the first protocol at each switch point.
         ratio: Time of a training with the second protocol alone over that with the first.
-        keep: Share of later runs that shall keep the accuracy; 1 - keep is what may be lost against
-            the first protocol alone.
+        min_kept_share: Share of later runs that shall keep the accuracy; the rest is what may be
+            lost against the first protocol alone.
         is_guarded: Whether a run goes back to a switch that failed, and switches again later.
         tries: (m,) whether a run that failed before switches again there.
         goes_back: Whether a failed run loses only what came after its switch, and not all of it.
@@ -71,7 +71,7 @@ class Outlook:
     belief: Belief
     shares: Floats
     ratio: float
-    keep: float
+    min_kept_share: float
     is_guarded: bool
     tries: NDArray[np.bool_]
     goes_back: bool = True
@@ -84,8 +84,8 @@ class Outlook:
 
     @functools.cached_property
     def good(self) -> Floats:
-        """(P, m) 1 if that is `keep` or more, or 1 - keep or less below the last one's."""
-        wanted = np.minimum(self.keep, self.kept[:, -1:] - (1 - self.keep))
+        """(P, m) 1 if that is `min_kept_share`, or no further below the last one's than from 1."""
+        wanted = np.minimum(self.min_kept_share, self.kept[:, -1:] - (1 - self.min_kept_share))
         good: Floats = (self.kept >= wanted).astype(float)
         return good
 
@@ -127,7 +127,7 @@ class Outlook:
         a guard may lose.
         """
         worse = self.kept_shares[-1] - self.delivered_shares
-        unseen: Floats = np.maximum(0.0, worse - (1 - self.keep))
+        unseen: Floats = np.maximum(0.0, worse - (1 - self.min_kept_share))
         return self.costs + _UNNOTICED * unseen
 
     @functools.cached_property
@@ -316,7 +316,7 @@ class Outlook:
         if self.is_guarded:
             missed: Floats = np.maximum(0.0, self.kept[:, -1:] - self._delivered_by_guess)
             return _MISSED * missed
-        unnoticed: Floats = _UNNOTICED * np.maximum(0.0, self._rarer - (1 - self.keep))
+        unnoticed: Floats = _UNNOTICED * np.maximum(0.0, self._rarer - (1 - self.min_kept_share))
         return unnoticed
 
     @functools.cached_property

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from syncswitch.searcher.strategies.adaptive.outlook import Outlook
 
 
-def halvings(settings: int) -> tuple[float, ...]:
+def halved_percents(halvings: int) -> tuple[float, ...]:
     """Returns 100 % and its repeated halves, descending."""
-    return tuple(100.0 / 2**halved for halved in range(settings + 1))
+    return tuple(100.0 / 2**halved for halved in range(halvings + 1))
 
 
 def counted_runs(
@@ -105,10 +105,10 @@ class AdaptiveStrategy(Strategy):
             unguarded ones.
         goes_back: Whether a failed switch costs only what came after it. Otherwise a training that
             failed is made again from its beginning, with the first protocol alone.
-        keep: Share of later runs that shall keep the accuracy without a guard, or at most
-            1 - keep fewer than those of the first protocol alone.
-        uses: Number of later trainings with the policy. A run is made if it saves more time in
-            these than it costs.
+        min_kept_share: Share of later runs that shall keep the accuracy without a guard, or at most
+            1 - min_kept_share fewer than those of the first protocol alone.
+        expected_runs: Number of later trainings with the policy. A run is made if it saves more
+            time in these than it costs.
         target_runs: Number of runs behind `target_accuracy`, which says how certain it is.
         least_runs: Runs that the answer itself needs; None for one, or two without a guard.
         budget: The most that the search may cost, in trainings with the first protocol alone; None
@@ -128,8 +128,8 @@ class AdaptiveStrategy(Strategy):
     early_stop: bool = True
     guarded: bool = True
     goes_back: bool = True
-    keep: float = 0.95
-    uses: int = 30
+    min_kept_share: float = 0.95
+    expected_runs: int = 30
     target_runs: int = 5
     least_runs: int | None = None
     budget: float | None = None
@@ -158,7 +158,7 @@ class AdaptiveStrategy(Strategy):
     @property
     def _places(self) -> tuple[float, ...]:
         """The grid in percent of the range, ascending."""
-        usual = (*halvings(self.settings), 75.0, *((0.0,) if self.owns_momentum else ()))
+        usual = (*halved_percents(self.halvings), 75.0, *((0.0,) if self.owns_momentum else ()))
         return tuple(sorted({*(self.switch_points or usual), 100.0}))
 
     def _percent_at(self, place: float) -> float:
@@ -184,7 +184,7 @@ class AdaptiveStrategy(Strategy):
         if self.switch_points or set(self.grid()) <= percents:
             return self
         zero = (0.0,) if self.owns_momentum and 0.0 in percents else ()
-        return replace(self, switch_points=(*zero, *halvings(self.settings)[:0:-1]))
+        return replace(self, switch_points=(*zero, *halved_percents(self.halvings)[:0:-1]))
 
     @override
     def without_going_back(self) -> AdaptiveStrategy:
@@ -229,23 +229,23 @@ class AdaptiveStrategy(Strategy):
 class Assessment:
     """The adaptive strategy's view of completed runs; raises UserError as `Strategy.decide`.
 
-    `uses_left` are the trainings to come, including the next one, each of which may try a switch
-    point; None for a search, whose runs come before all `strategy.uses`. 0 is for the answer after
-    all uses. A search compares with a target that it measures first; uses do without until a run of
-    the first protocol alone pays. Uses do without a threshold as well: then it counts which
-    runs failed, and of the others nobody knows how good they are.
+    `runs_left` are the trainings to come, including the next one, each of which may try a switch
+    point; None for a search, whose runs come before all `strategy.expected_runs`. 0 is for the
+    answer after all uses. A search compares with a target that it measures first; uses do without
+    until a run of the first protocol alone pays. Uses do without a threshold as well: then it
+    counts which runs failed, and of the others nobody knows how good they are.
     """
 
     def __init__(
         self,
         strategy: AdaptiveStrategy,
         finished: Iterable[Observation],
-        uses_left: int | None = None,
+        runs_left: int | None = None,
     ) -> None:
         finished = list(finished)
         strategy = strategy.with_measured_threshold(finished)
         self._strategy = strategy
-        self._uses_left = uses_left
+        self._runs_left = runs_left
         self._is_guarded = strategy.guarded
         self._grid = strategy.grid()
         self._last = len(self._grid) - 1
@@ -254,7 +254,7 @@ class Assessment:
         check_baseline(baseline)
         self._costs = TrialCosts.of(self._runs, strategy.highest_percent, strategy.share_prefix)
         self._missing = strategy.missing_for_threshold(self._runs)
-        self._is_blind = self._missing > 0 and uses_left is not None
+        self._is_blind = self._missing > 0 and runs_left is not None
         if self._is_blind:
             # The belief goes by thresholds, however much one may be.
             self._strategy = replace(strategy, threshold=1.0, accuracy_range=(None, None))
@@ -275,7 +275,7 @@ class Assessment:
             return NextTrial(self._grid[self._last], self._missing)
         if self._has_target:
             index = self._next_index()
-        elif self._uses_left is None:
+        elif self._runs_left is None:
             index = self._last
         else:
             planned = self._untargeted_index()
@@ -314,7 +314,7 @@ class Assessment:
 
     def standing_answer(self) -> Decided | None:
         """Implements `Strategy.standing_answer`; that of uses need not have a target."""
-        if not self._has_target and (self._uses_left is None or not self._runs):
+        if not self._has_target and (self._runs_left is None or not self._runs):
             return None
         return self._decided()
 
@@ -389,7 +389,7 @@ class Assessment:
             strategy.target_runs,
         )
         shares = np.array(self._grid) / strategy.highest_percent
-        again = halvings(strategy.settings)
+        again = halved_percents(strategy.halvings)
         if strategy.owns_momentum:
             again = later_switch_points(0.0, OWN_MOMENTUM)
         tries = np.array([share in {percent / 100 for percent in again} for share in shares])
@@ -397,7 +397,7 @@ class Assessment:
             belief,
             shares,
             self._costs.ratio,
-            strategy.keep,
+            strategy.min_kept_share,
             strategy.guarded,
             tries & strategy.goes_back,
             strategy.goes_back,
@@ -407,7 +407,7 @@ class Assessment:
     def _next_index(self) -> int | None:
         """Returns the switch point of the next run, given a target; None if no run is needed."""
         paying = self._paying()
-        if paying is not None or self._uses_left is not None:
+        if paying is not None or self._runs_left is not None:
             return paying
         # An answer must have been tried; that BSP alone is one, its neighbour must have shown.
         answer = self._answer
@@ -429,7 +429,7 @@ class Assessment:
         on a guard sees more and each run teaches what it lost. Without a threshold there are
         several to be bought.
         """
-        times, uses = self._outlook.untargeted_times, self._uses
+        times, uses = self._outlook.untargeted_times, self._runs_to_come
         best = min(range(len(self._grid)), key=lambda index: times[index])
         if best == self._last:
             return best
@@ -462,10 +462,12 @@ class Assessment:
             asked = [i for i in asked if abs(i - self._answer) <= 1 or i == self._last]
         totals = {index: self._total_time(index) for index in asked if self._may_run(index)}
         best = min(totals, key=lambda index: totals[index], default=None)
-        if best is None or totals[best] >= self._uses * self._outlook.least_time(self._possible):
+        if best is None or totals[best] >= self._runs_to_come * self._outlook.least_time(
+            self._possible
+        ):
             return None
         # A use at the answer tries nothing.
-        return None if self._uses_left is not None and best == self._answer else best
+        return None if self._runs_left is not None and best == self._answer else best
 
     def _total_time(self, index: int) -> float:
         """Returns the expected time of a few runs at a switch point and of all uses after them."""
@@ -474,18 +476,20 @@ class Assessment:
             least = outlook.least_times_of_target(self._possible_after, _AHEAD)
         else:
             least = outlook.least_times(index, self._possible, _AHEAD)
-        if self._uses_left is None:
+        if self._runs_left is None:
             price = self._next_cost(index) * (1 if self._is_guarded else _LEAST_WORTH)
-            return min(runs * price + self._uses * later for runs, later in enumerate(least, 1))
+            return min(
+                runs * price + self._runs_to_come * later for runs, later in enumerate(least, 1)
+            )
         own = float(outlook.costs[index])
         return min(
-            runs * own + (self._uses - runs) * later
-            for runs, later in enumerate(least[: self._uses], 1)
+            runs * own + (self._runs_to_come - runs) * later
+            for runs, later in enumerate(least[: self._runs_to_come], 1)
         )
 
     @property
-    def _uses(self) -> int:
-        return self._strategy.uses if self._uses_left is None else max(1, self._uses_left)
+    def _runs_to_come(self) -> int:
+        return self._strategy.expected_runs if self._runs_left is None else max(1, self._runs_left)
 
     @functools.cached_property
     def _possible(self) -> list[int]:
@@ -508,8 +512,8 @@ class Assessment:
         least = -math.inf if target is None else target + rise - self._strategy.threshold - ROUNDING
         delivered = self._outlook.delivered_shares
         # A search goes on until nothing pays; runs that learn must not stay where models are lost.
-        is_free = target is None or self._uses_left is None
-        wanted = -math.inf if is_free else delivered[-1] - (1 - self._strategy.keep)
+        is_free = target is None or self._runs_left is None
+        wanted = -math.inf if is_free else delivered[-1] - (1 - self._strategy.min_kept_share)
         held = [
             index
             for index in range(self._last)
@@ -572,7 +576,7 @@ class Assessment:
 
     def _may_run(self, index: int) -> bool:
         """Returns whether one more run is within R and the budget; a use is made anyway."""
-        if self._uses_left is not None:
+        if self._runs_left is not None:
             return True
         if len(self._runs_at(index)) >= self._strategy.runs:
             return False

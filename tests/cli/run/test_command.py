@@ -147,7 +147,7 @@ def test_it_learns_from_nothing_at_the_price_that_its_failures_have(
     words = command(tmp_path, faster, "{output_dir}", "{switch_step}", "{seed}").words
     given = ("env FROM={resume_from} " if resumes else "") + shlex.join(words)
     job = ("job", "--trainer", "command", "--command", given, "--total-steps", "100")
-    learns = Invoke(*job, "--storage", sqlite_url, "--learn", "--uses", "30", program=main)
+    learns = Invoke(*job, "--storage", sqlite_url, "--learn", "--expected-runs", "30", program=main)
     done = [learns.succeeds("--json") for _ in range(4)]
     reports = [json.loads(one.stdout) for one in done]
     assert "this run, with seed 0, uses the first way alone" in done[0].stderr

@@ -43,7 +43,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory, mlflow_template: Path) ->
     folder = tmp_path_factory.mktemp("searched")
     job, url = write_tiny_job(folder), f"sqlite:///{folder}/syncswitch.db"
     shutil.copy(mlflow_template, folder / "mlflow.db")
-    plan = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--threshold", "0.9")
+    plan = ("--strategy", "paper", "--halvings", "1", "--runs", "1", "--threshold", "0.9")
     export = ("policy", "export", "tiny", "-o", f"{folder}/policy.json")
     with kept_for_the_next():
         for words in (("run", job, *plan, *JOB), export):

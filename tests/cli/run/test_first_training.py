@@ -70,11 +70,11 @@ def test_a_few_trainings_buy_no_run_of_the_first_protocol_alone_and_many_do(job:
         assert few["reaches_target"] is None
         assert few["policy"]["target_accuracy"] is None
         assert few["time_to_accuracy_seconds"] is None
-    said = words_of(trained(job, "--uses", "40"))
+    said = words_of(trained(job, "--expected-runs", "40"))
     assert "uses BSP alone: it measures the target for the 36 trainings after it" in said
     assert "the target is measured: BSP alone reached an accuracy of" in said
     for _ in range(6):
-        tenth = json.loads(trained(job, "--uses", "40", "--json").stdout)
+        tenth = json.loads(trained(job, "--expected-runs", "40", "--json").stdout)
     assert tenth["policy"]["target_accuracy"] is not None
     uses = json.loads(invoked(search, "uses", "list", "--json").stdout)
     assert len(uses) == 10
@@ -96,7 +96,7 @@ def test_a_metric_without_a_usual_threshold_takes_the_gain_at_once(job: str) -> 
     invoked(search, "report", "tiny", "-o", "report.html")
     uses = json.loads(invoked(search, "uses", "list", "--json").stdout)
     assert [one["kept"] for one in uses] == [None, None]
-    said = words_of(trained(job, "--uses", "100"))
+    said = words_of(trained(job, "--expected-runs", "100"))
     assert "uses BSP alone: it is one of the 3 runs that measure the target, and how much" in said
 
 

@@ -69,7 +69,7 @@ def test_a_run_is_held_to_the_mean_of_all_first_way_runs_wherever_it_is_said(
     job: Job, sqlite_url: str
 ) -> None:
     metric = ("--metric-name", "val_loss", "--metric-goal", "min")
-    run = job(LOSSES, *metric, "--learn", "--uses", "30", name="val_loss", slope=2.0)
+    run = job(LOSSES, *metric, "--learn", "--expected-runs", "30", name="val_loss", slope=2.0)
     for _ in range(3):
         run.succeeds()
     done = [run.answer() for _ in range(3)]
@@ -88,7 +88,7 @@ def test_a_run_is_held_to_the_mean_of_all_first_way_runs_wherever_it_is_said(
 
 
 def test_what_a_guard_lets_through_is_said_with_the_reason(job: Job) -> None:
-    run = job("0.9 if switch == 200 else 0.8864", "--learn", "--uses", "30")
+    run = job("0.9 if switch == 200 else 0.8864", "--learn", "--expected-runs", "30")
     run.succeeds()
     said = said_by(run)
     assert (
@@ -105,7 +105,7 @@ NOISY = "[0.955, 0.852, 0.729, 0.90, 0.86, 0.80, 0.93, 0.84, 0.77, 0.88][seed % 
 def test_noise_is_measured_said_and_sends_no_run_back_again_and_again(
     job: Job, sqlite_url: str
 ) -> None:
-    run = job(NOISY, "--learn", "--uses", "30")
+    run = job(NOISY, "--learn", "--expected-runs", "30")
     said = [said_by(run) for _ in range(8)]
     found = used(sqlite_url)
     failed = [use["failed_percents"] or "" for use in found]
@@ -122,7 +122,7 @@ def test_noise_is_measured_said_and_sends_no_run_back_again_and_again(
 def test_a_threshold_of_the_users_own_is_that_of_the_policies_to_come(
     job: Job, sqlite_url: str
 ) -> None:
-    run = job(NOISY, "--learn", "--uses", "30")
+    run = job(NOISY, "--learn", "--expected-runs", "30")
     assert run.answer("--threshold", "0.2")["policy"]["threshold"] == 0.2
     assert run.answer()["policy"]["threshold"] == 0.2
     assert "where 0.3 may be lost" in said_by(run, "--threshold", "0.3")
@@ -149,7 +149,7 @@ def test_a_threshold_that_no_run_learns_with_is_an_error(
 def test_runs_that_measure_the_threshold_of_an_accuracy_measure_that_of_the_policies_to_come(
     job: Job, sqlite_url: str
 ) -> None:
-    run = job(NOISY, "--learn", "--uses", "40")
+    run = job(NOISY, "--learn", "--expected-runs", "40")
     measured, wanted = [0.955, 0.852, 0.729, 0.90], ("--threshold-runs", "4")
     said = [said_by(run, *wanted) for _ in range(4)]
     assert "uses the first way alone: it is one of the 4 runs that measure the target" in said[0]
@@ -163,7 +163,7 @@ def test_runs_that_measure_the_threshold_of_an_accuracy_measure_that_of_the_poli
 
 
 def test_runs_that_are_there_measure_the_threshold_at_once(job: Job) -> None:
-    run = job(NOISY, "--learn", "--uses", "30")
+    run = job(NOISY, "--learn", "--expected-runs", "30")
     for _ in range(3):
         assert run.answer()["policy"]["threshold"] == 0.01
     policy = run.answer("--threshold-runs", "3")["policy"]
@@ -198,14 +198,14 @@ AMP = """(
 
 
 @pytest.mark.parametrize(
-    ("resumes", "expected_uses"),
+    ("resumes", "expected_runs"),
     [(False, "10"), (True, "30")],
     ids=["begins anew", "goes back"],
 )
 def test_no_policy_is_published_that_its_own_figures_condemn(
-    job: Job, sqlite_url: str, resumes: bool, expected_uses: str
+    job: Job, sqlite_url: str, resumes: bool, expected_runs: str
 ) -> None:
-    run = job(AMP, "--learn", "--uses", expected_uses, resumes=resumes)
+    run = job(AMP, "--learn", "--expected-runs", expected_runs, resumes=resumes)
     for _ in range(8):
         run.succeeds()
     with open_database(sqlite_url, create=False) as database:

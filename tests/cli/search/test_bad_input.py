@@ -105,7 +105,7 @@ FILES = {
 }
 
 SEARCHES = [
-    ("--tensorboard logs --settings 0", "--settings is 0"),
+    ("--tensorboard logs --halvings 0", "--halvings is 0"),
     ("--runs 0", "--runs is 0"),
     ("--runs 10001", "--runs is 10001; allowed: a whole number, 1 to"),
     ("--threshold 0", "--threshold is 0"),
@@ -128,12 +128,24 @@ SEARCHES = [
     ("--budget nan", "--budget is nan"),
     ("--least-runs 0", "--least-runs is 0"),
     ("--least-runs 6", "--least-runs is 6; allowed: at most the 5 runs"),
-    ("--keep 0.5", "--keep is 0.5; allowed: a share above 0.5 and below 1, such as 0.95"),
-    ("--keep 2 --no-guard", "--keep is 2; allowed: a share above 0.5 and below 1, such as 0.95"),
-    ("--keep nan", "--keep is nan; allowed: a share above 0.5 and below 1, such as 0.95"),
-    ("--keep 0.9", "--keep says how many trainings must keep the accuracy without a guard"),
-    ("--uses 0", "--uses is 0; allowed: a whole number, 1 to 1000000"),
-    (f"--uses {'9' * 30}", "allowed: a whole number, 1 to 1000000"),
+    (
+        "--min-kept-share 0.5",
+        "--min-kept-share is 0.5; allowed: a share above 0.5 and below 1, such as 0.95",
+    ),
+    (
+        "--min-kept-share 2 --no-guard",
+        "--min-kept-share is 2; allowed: a share above 0.5 and below 1, such as 0.95",
+    ),
+    (
+        "--min-kept-share nan",
+        "--min-kept-share is nan; allowed: a share above 0.5 and below 1, such as 0.95",
+    ),
+    (
+        "--min-kept-share 0.9",
+        "--min-kept-share says how many trainings must keep the accuracy without a guard",
+    ),
+    ("--expected-runs 0", "--expected-runs is 0; allowed: a whole number, 1 to 1000000"),
+    (f"--expected-runs {'9' * 30}", "allowed: a whole number, 1 to 1000000"),
     ("--target-accuracy 0.9 --target-runs 0", "--target-runs is 0"),
     ("--target-runs 3", "--target-runs says how many runs stand behind"),
     ("--strategy paper --target-accuracy 0.9 --baseline-runs 2", "--baseline-runs says how often"),

@@ -136,7 +136,7 @@ def test_every_strategy_finds_its_answer_and_says_how_sure_it_is(
     percent: float,
     words: str,
 ) -> None:
-    command = ("run", "digits", "--settings", "4", *arguments)
+    command = ("run", "digits", "--halvings", "4", *arguments)
     assert words in " ".join(invoke(*command).stdout.split())
     policy = invoke.answer(*command)["policy"]
     assert (policy["switch_percent"], policy["strategy"]) == (percent, strategy)

@@ -16,11 +16,11 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.trials.store import TrialStore
 from tests.trainers.command.programs import TRAINS, command
 
-ONE_RUN = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--total-steps", "100")
+ONE_RUN = ("--strategy", "paper", "--halvings", "1", "--runs", "1", "--total-steps", "100")
 JOB = ("--total-steps", "100", "--protocols", "ddp,local-sgd")
 # On the clock of a command whose first way of training takes four times as long.
 TIMED = TRAINS.replace("time.perf_counter() - began", "(step + 3 * min(step, switch)) / 10")
-SEARCH = ("--settings", "2", *JOB)
+SEARCH = ("--halvings", "2", *JOB)
 
 
 @pytest.fixture

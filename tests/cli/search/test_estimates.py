@@ -18,7 +18,7 @@ TIMES = ["--first-seconds", "100", "--second-seconds", "40"]
 
 
 def forecast(invoke: Invoke, *arguments: str) -> Any:
-    answers = invoke.answer("run", "any", "--settings", "3", "--dry-run", *arguments)
+    answers = invoke.answer("run", "any", "--halvings", "3", "--dry-run", *arguments)
     assert [answer["switch_percent"] for answer in answers] == ANSWERS
     return answers
 
@@ -32,7 +32,7 @@ def test_from_given_times_and_without_a_database(invoke: Invoke, folder: Path) -
 
 
 def test_recorded_runs_say_what_given_times_would(invoke: Invoke) -> None:
-    invoke.succeeds("run", "any", "--settings", "3", "--runs", "1", *PAPER)
+    invoke.succeeds("run", "any", "--halvings", "3", "--runs", "1", *PAPER)
     assert (BSP_SECONDS, ASP_SECONDS) == (100.0, 40.0)
     for known, given in zip(
         forecast(invoke, *PAPER), forecast(invoke, *PAPER, *TIMES), strict=True

@@ -41,7 +41,7 @@ READS = "tensorflow keras optuna alembic sqlalchemy.orm sqlalchemy.dialects.post
 @pytest.mark.usefixtures("one_version")
 def test_commands_import_nothing_heavy(url: str, folder: Path) -> None:
     replay = ["run", "generated", "--trainer", "replay", "--recordings", url]
-    replay += ["--storage", elsewhere(folder), "--strategy", "paper", "--settings", "2"]
+    replay += ["--storage", elsewhere(folder), "--strategy", "paper", "--halvings", "2"]
     commands = [
         (["--help"], {}, f"{OFTEN} sqlalchemy", 0),
         (["policy", "lookup", "generated"], {}, f"{OFTEN} {READS}", 0),

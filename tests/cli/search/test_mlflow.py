@@ -171,7 +171,7 @@ def test_names_may_have_quotes(url: str, mlflow_uri: str) -> None:
 
     job = replace(identity(), name='it\'s "mine" & 50 %')
     with open_database(url, create=True) as database:
-        plan = SearchPlan(PaperStrategy(settings=1, runs=1))
+        plan = SearchPlan(PaperStrategy(halvings=1, runs=1))
         Search(database, job, plan, GeneratedTrainer).run()
         workload = PolicyRegistry(database).workload(job.fingerprint)
         assert workload is not None

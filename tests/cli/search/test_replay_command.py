@@ -20,7 +20,7 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
 from tests.identities import GENERATED
 
-ARGUMENTS = ("run", "generated", "--trainer", "replay", "--strategy", "paper", "--settings", "2")
+ARGUMENTS = ("run", "generated", "--trainer", "replay", "--strategy", "paper", "--halvings", "2")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def record(url: str, identity: WorkloadIdentity, runs: int = 3) -> str:
     """Adds the runs of a search to a database."""
-    plan = SearchPlan(PaperStrategy(settings=2, runs=runs))
+    plan = SearchPlan(PaperStrategy(halvings=2, runs=runs))
     with open_database(url, create=True) as database:
         Search(database, identity, plan, GeneratedTrainer, reference="jobs.py:it").run()
     return url
@@ -113,7 +113,7 @@ def test_what_nobody_recorded_ends_the_search(replay: Invoke, url: str) -> None:
         assert "no complete runs of 'generated'" in line
         assert ("with asp,bsp" in line) == ("asp,bsp" in words)
     assert not database_file(url).exists()
-    assert replay("--settings", "3", "--runs", "1").stderr.splitlines()[-1] == (
+    assert replay("--halvings", "3", "--runs", "1").stderr.splitlines()[-1] == (
         "error: no run of 'generated' at 12.5 % is recorded (recorded: 100, 50, 25);"
         " ask for one of these, or record such runs"
     )

@@ -96,7 +96,7 @@ def test_a_simulated_one_stays_one_in_another_database(invoke: Invoke, tmp_path:
     assert imported["simulated_cluster"] == SIMULATED_CLUSTER
 
 
-SEARCH = ("run", "job.py:tiny", "--trainer", "simulated", "--workers", "8", "--settings", "2")
+SEARCH = ("run", "job.py:tiny", "--trainer", "simulated", "--workers", "8", "--halvings", "2")
 
 
 def done(program: str, *words: str, folder: Path) -> str:

@@ -21,7 +21,7 @@ from tests.warm_program import WarmProcess
 @pytest.fixture
 def search(url: str, tmp_path: Path) -> Iterator[WarmProcess]:
     """A search whose first run goes on until somebody comes to the meeting."""
-    options = ["--strategy", "paper", "--settings", "2", "--runs", "1", "--storage", url]
+    options = ["--strategy", "paper", "--halvings", "2", "--runs", "1", "--storage", url]
     (tmp_path / "meeting").mkdir()
     meeting = f"2:{tmp_path / 'meeting'}"
     process = start("run", "generated", *options, GENERATED_MEETING=meeting)

@@ -121,11 +121,15 @@ def test_both_programs_say_so_in_one_line(
 
 def test_one_cluster_makes_one_run_at_once() -> None:
     for environment, arguments, words in (
-        (tf_config(), [], "--jobs is 2: that needs a cluster for each, and TF_CONFIG has one"),
+        (
+            tf_config(),
+            [],
+            "--parallel-runs is 2: that needs a cluster for each, and TF_CONFIG has one",
+        ),
         ({"TF_CONFIG": None}, ["--launcher", "processes", "--gpus-per-worker", "1"], "same GPUs"),
     ):
         done = CliRunner(env=environment).invoke(
-            search, ["run", "digits", "--jobs", "2", *arguments]
+            search, ["run", "digits", "--parallel-runs", "2", *arguments]
         )
         assert done.exit_code == 2
         assert words in done.output

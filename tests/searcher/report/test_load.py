@@ -87,7 +87,7 @@ def test_the_path_says_what_was_known_after_each_run(database: Database) -> None
 
 def test_runs_in_advance_come_last(database: Database) -> None:
     in_vain = (Made(12.5, 0.9, speculative=True), Made(37.5, end="cancelled", reached=0.5))
-    publish(database, add_search(database, (*FINISHED, *in_vain), settings=1))
+    publish(database, add_search(database, (*FINISHED, *in_vain), halvings=1))
     data = load_report(database, "generated")
     assert [step.run.trial_number for step in data.path if not step.is_needed] == [4, 5]
     assert path_sentence(data).startswith("The search asked for 4 runs, and for 2 speculative runs")
@@ -142,7 +142,7 @@ def test_a_baseline_that_diverged_is_the_trouble(database: Database) -> None:
     assert len(data.path) == 3
 
 
-BARE = {"kept_share": 0.93, "baseline_kept_share": 0.954, "confidence": 0.8, "keep": 0.95}
+BARE = {"kept_share": 0.93, "baseline_kept_share": 0.954, "confidence": 0.8, "min_kept_share": 0.95}
 GUARDED = {"kept_share": 0.86, "delivered_share": 0.961, "baseline_kept_share": 0.92}
 
 

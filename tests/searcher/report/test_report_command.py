@@ -114,7 +114,7 @@ def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str)
             {"options": {"share_prefix": True, "baseline_runs": 3}, "base_seed": 5},
             RunConditions(online="elastic"),
             "syncswitch-search run jobs.py:it --trainer local --workers 4 --protocols bsp,asp"
-            " --strategy paper --settings 2 --runs 2 --threshold 0.01 --seed 5 --share-prefix"
+            " --strategy paper --halvings 2 --runs 2 --threshold 0.01 --seed 5 --share-prefix"
             " --baseline-runs 3 --online elastic",
         ),
         (
@@ -126,10 +126,15 @@ def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str)
         (
             {
                 "strategy": "adaptive",
-                "options": {"guarded": False, "keep": 0.9, "uses": 100, "budget": None},
+                "options": {
+                    "guarded": False,
+                    "min_kept_share": 0.9,
+                    "expected_runs": 100,
+                    "budget": None,
+                },
             },
             RunConditions(),
-            "--no-guard --keep 0.9 --uses 100",
+            "--no-guard --min-kept-share 0.9 --expected-runs 100",
         ),
     ],
 )

@@ -30,7 +30,7 @@ def asked_for(url: str, plan: SearchPlan, folder: Path) -> list[TrialSpec]:
 def test_every_run_trains_under_the_conditions_and_a_forecast_is_of_undisturbed_ones(
     invoke: Invoke, url: str, tmp_path: Path
 ) -> None:
-    forecast = ["run", "any", "--settings", "1", "--dry-run", "--json"]
+    forecast = ["run", "any", "--halvings", "1", "--dry-run", "--json"]
     specs = asked_for(url, replace(SINGLE, conditions=CONDITIONS), tmp_path)
     assert [spec.conditions for spec in specs] == [CONDITIONS] * 3
     error_line(invoke(*forecast))

@@ -30,7 +30,7 @@ from syncswitch.storage.errors import DatabaseError, FatalError
 from syncswitch.storage.trials.store import TrialStore
 from tests.processes import exit_code_of
 
-PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
+PLAN = SearchPlan(PaperStrategy(halvings=2, runs=1))
 DIED = 9
 Connect = Callable[..., sqlite3.Connection]
 

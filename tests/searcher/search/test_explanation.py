@@ -26,7 +26,7 @@ from tests.searcher.strategies.strategy_contract import played
 FIRST_SECONDS, SECOND_SECONDS = 60.0, 15.0
 GOOD_FROM_PERCENT = 25.0
 ANSWER_PERCENT = 25.0
-ADAPTIVE = AdaptiveStrategy(settings=4, share_prefix=False, early_stop=False)
+ADAPTIVE = AdaptiveStrategy(halvings=4, share_prefix=False, early_stop=False)
 BARE = replace(ADAPTIVE, guarded=False)
 
 
@@ -108,7 +108,7 @@ def test_a_search_under_way_has_open_switch_points() -> None:
 
 
 def test_a_strategy_without_a_belief_says_where_it_did_not_come() -> None:
-    paper = PaperStrategy(settings=4, runs=1)
+    paper = PaperStrategy(halvings=4, runs=1)
     told = explain(paper, searched(paper))
     assert told.answer is not None
     assert told.answer.switch_percent == GOOD_FROM_PERCENT
@@ -132,7 +132,7 @@ def beliefs(*good: float) -> tuple[SwitchPointBelief, ...]:
 
 
 WHY = Explanation(
-    strategy=AdaptiveStrategy(settings=4, guarded=False),
+    strategy=AdaptiveStrategy(halvings=4, guarded=False),
     runs=(
         ExplainedRun(Observation(100.0, 0.0, diverged=True), ()),
         ExplainedRun(Observation(100.0, 0.92), beliefs(0.1, 0.2, 0.3, 0.6, 1.0)),

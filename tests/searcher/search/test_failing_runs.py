@@ -76,7 +76,7 @@ class Counter(Reporter):
 
 def failing_runs(url: str, **options: Any) -> list[tuple[StoredTrial, list[RunEvent]]]:
     """Returns the runs of a search below the knee, with their events."""
-    plan = SearchPlan(AdaptiveStrategy(**{"settings": 3, "early_stop": True, **options}))
+    plan = SearchPlan(AdaptiveStrategy(**{"halvings": 3, "early_stop": True, **options}))
     counter = Counter()
     result = search(url, Testing(), plan, reporter=counter)
     assert len(counter.alarms) == len(set(counter.alarms))  # each is told once
@@ -121,7 +121,7 @@ class Refusing(GeneratedTrainer):
 def test_a_run_that_its_user_has_to_mend_is_told_of_once(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plan = SearchPlan(PaperStrategy(settings=2, runs=1))
+    plan = SearchPlan(PaperStrategy(halvings=2, runs=1))
     with pytest.raises(UserError, match="there is no such file"):
         search(url, Refusing(), plan)
     # No search goes on as if that switch point had diverged.

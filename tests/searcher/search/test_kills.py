@@ -27,7 +27,7 @@ from tests.processes import exit_code_of
 # That a creation is killed is tested where databases are created.
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-PLAN = SearchPlan(PaperStrategy(settings=4, runs=3))
+PLAN = SearchPlan(PaperStrategy(halvings=4, runs=3))
 PATIENCE = Patience(
     poll_seconds=0.02, retry_seconds=0.1, heartbeat_interval_seconds=0.01, stale_seconds=0.5
 )

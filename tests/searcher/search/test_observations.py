@@ -33,7 +33,7 @@ from syncswitch.trainers.trainer import Observer
 RECORDED = (3.125, 6.25, 12.5, 25.0, 50.0)
 RULES: list[Strategy] = [
     AdaptiveStrategy(switch_points=RECORDED),
-    PaperStrategy(settings=3, runs=2, share_prefix=True, early_stop=True),
+    PaperStrategy(halvings=3, runs=2, share_prefix=True, early_stop=True),
 ]
 # Whatever the noise, a fixed binary search stays at the switch points that are recorded.
 RECORDINGS = [step_recording(3.125), step_recording(3.125, diverges_below_percent=20.0)]

@@ -200,8 +200,8 @@ def test_a_pair_is_given_up_that_saves_less_than_another_run_costs() -> None:
     fastest = 12.5
     takes = fastest + (1 - fastest / 100) * 20.0
 
-    def dropped_after(uses: int) -> Dropped | None:
-        strategy = AdaptiveStrategy(settings=3, threshold=0.01, uses=uses)
+    def dropped_after(expected_runs: int) -> Dropped | None:
+        strategy = AdaptiveStrategy(halvings=3, threshold=0.01, expected_runs=expected_runs)
         assert min(strategy.grid()) == fastest
         return _dropped_after(strategy, RUNS[:2], 1.05 * takes)
 

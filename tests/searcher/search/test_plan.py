@@ -20,8 +20,8 @@ def test_a_search_for_something_else_has_another_name() -> None:
     strategies = (
         AdaptiveStrategy(),
         AdaptiveStrategy(guarded=False),
-        AdaptiveStrategy(guarded=False, keep=0.9),
-        AdaptiveStrategy(uses=100),
+        AdaptiveStrategy(guarded=False, min_kept_share=0.9),
+        AdaptiveStrategy(expected_runs=100),
         PaperStrategy(),
     )
     conditions = (
@@ -39,12 +39,12 @@ def test_a_search_for_something_else_has_another_name() -> None:
     ]
     names = [study_name(identity(), plan) for plan in plans]
     assert len(set(names)) == len(names)
-    usual = SearchPlan(AdaptiveStrategy(guarded=True, uses=30), conditions=RunConditions())
+    usual = SearchPlan(AdaptiveStrategy(guarded=True, expected_runs=30), conditions=RunConditions())
     assert names[0] == study_name(identity(), usual)
 
 
 @pytest.mark.parametrize(
-    ("worker_steps", "workers", "settings", "said"),
+    ("worker_steps", "workers", "halvings", "said"),
     [
         (128, 4, 5, None),
         (64, 4, 5, "3.125 and 6.25 % of this job's 64 worker-steps are one switch, after 4, as a"),
@@ -54,10 +54,10 @@ def test_a_search_for_something_else_has_another_name() -> None:
     ],
 )
 def test_switch_points_of_a_short_job(
-    worker_steps: int, workers: int, settings: int, said: str | None
+    worker_steps: int, workers: int, halvings: int, said: str | None
 ) -> None:
     job = replace(GENERATED, total_worker_steps=worker_steps, workers=workers)
-    strategy = AdaptiveStrategy(settings=settings)
+    strategy = AdaptiveStrategy(halvings=halvings)
     found = too_short(job, strategy)
     assert found is said is None or str(found).startswith(str(said))
     distinct = strategy.distinct(steps_of(job))
@@ -67,8 +67,8 @@ def test_switch_points_of_a_short_job(
 
 def test_of_switch_points_with_one_step_the_nearest_stays() -> None:
     job = replace(GENERATED, total_worker_steps=3, workers=1)
-    assert AdaptiveStrategy(settings=6).distinct(steps_of(job)).grid() == (25.0, 75.0, 100.0)
-    paper = PaperStrategy(settings=3)
+    assert AdaptiveStrategy(halvings=6).distinct(steps_of(job)).grid() == (25.0, 75.0, 100.0)
+    paper = PaperStrategy(halvings=3)
     assert paper.distinct(steps_of(job)) == paper
 
 

@@ -20,8 +20,12 @@ from syncswitch.storage.records.policy import Evidence
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 
-KEPT = changed(POLICY, keep=0.95, kept_share=0.93, baseline_kept_share=0.954, confidence=0.8)
-GUARDED = changed(KEPT, guarded=True, keep=None, delivered_share=0.961, expected_time=0.412)
+KEPT = changed(
+    POLICY, min_kept_share=0.95, kept_share=0.93, baseline_kept_share=0.954, confidence=0.8
+)
+GUARDED = changed(
+    KEPT, guarded=True, min_kept_share=None, delivered_share=0.961, expected_time=0.412
+)
 ALONE = changed(KEPT, switch_percent=100.0, kept_share=0.954, confidence=1.0)
 
 
@@ -64,7 +68,7 @@ def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -
         policy_text(KEPT, IDENTITY)
         == f"{policy_sentences(KEPT, IDENTITY)} {promise_sentences(KEPT)}"
     )
-    assert promise_sentences(changed(KEPT, kept_share=None, keep=0.93)) == (
+    assert promise_sentences(changed(KEPT, kept_share=None, min_kept_share=0.93)) == (
         "The search is 80 % sure that enough runs keep the accuracy: 93 of 100, or at most 7 fewer"
         " than BSP alone."
     )

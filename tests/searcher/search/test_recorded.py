@@ -28,7 +28,7 @@ from syncswitch.storage.trials.store import TrialStore
 
 POINTS = (100.0, 75.0, 50.0, 25.0, 12.5)
 RUNS = 5
-PLAN = SearchPlan(AdaptiveStrategy(settings=3))
+PLAN = SearchPlan(AdaptiveStrategy(halvings=3))
 
 
 class FailsNowAndThen(GeneratedTrainer):
@@ -83,7 +83,9 @@ def test_another_search_takes_what_a_sweep_had_left_to_the_first(sqlite_url: str
     assert trainer.runs == []
     assert swept | made >= {(percent, number) for percent in POINTS for number in range(RUNS)}
     assert made.isdisjoint(swept)
-    result = found(sqlite_url, trainer, replace(PLAN, strategy=replace(PLAN.strategy, uses=100)))
+    result = found(
+        sqlite_url, trainer, replace(PLAN, strategy=replace(PLAN.strategy, expected_runs=100))
+    )
     evidence = {(run.switch_percent, run.replicate) for run in result.policy.evidence}
     assert evidence == swept | set(trainer.runs)
 
@@ -99,7 +101,7 @@ def test_other_seeds_and_other_trainers_are_no_runs_of_the_search(sqlite_url: st
 def test_the_strategy_of_the_paper_has_its_number_of_runs(sqlite_url: str) -> None:
     trainer = FailsNowAndThen(knee_percent=25.0)
     sweep(sqlite_url, trainer, 3, POINTS)
-    result = found(sqlite_url, trainer, SearchPlan(PaperStrategy(settings=3, runs=2)))
+    result = found(sqlite_url, trainer, SearchPlan(PaperStrategy(halvings=3, runs=2)))
     assert trainer.runs == []
     assert set(Counter(run.switch_percent for run in result.policy.evidence).values()) == {2}
 

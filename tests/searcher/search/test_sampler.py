@@ -39,7 +39,7 @@ class TestOwnParameter(BasicSamplerTestCase, SingleOnlySamplerTestCase):
     def sampler(self) -> Callable[[], BaseSampler]:
         def make() -> BaseSampler:
             independent = TPESampler(seed=1, multivariate=True, n_startup_trials=2)
-            strategy = PaperStrategy(settings=3, runs=2)
+            strategy = PaperStrategy(halvings=3, runs=2)
             return BinarySearchSampler(strategy, parameter="x", independent_sampler=independent)
 
         return make
@@ -54,7 +54,7 @@ def _knee(percent: float) -> float:
 
 
 def test_optimize_stops_by_itself_with_the_answer() -> None:
-    sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2), seed=1)
+    sampler = BinarySearchSampler(PaperStrategy(halvings=4, runs=2), seed=1)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(
         lambda trial: _knee(trial.suggest_float("switch_percent", 0, 100)),
@@ -68,7 +68,7 @@ def test_optimize_stops_by_itself_with_the_answer() -> None:
 def test_a_new_sampler_on_the_same_study_goes_on() -> None:
     study = optuna.create_study(direction="maximize")
     for _ in PERCENTS:
-        study.sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2))
+        study.sampler = BinarySearchSampler(PaperStrategy(halvings=4, runs=2))
         trial = study.ask(SPACE)
         study.tell(trial, _knee(trial.params["switch_percent"]))
     assert [trial.params["switch_percent"] for trial in study.trials] == PERCENTS
@@ -79,7 +79,7 @@ def maximizing(strategy: PaperStrategy) -> optuna.Study:
 
 
 def test_failed_and_pruned_trials_do_not_count_but_diverged_ones_do() -> None:
-    study = maximizing(PaperStrategy(settings=2, runs=3))
+    study = maximizing(PaperStrategy(halvings=2, runs=3))
     for state in (optuna.trial.TrialState.FAIL, optuna.trial.TrialState.PRUNED):
         trial = study.ask(SPACE)
         assert trial.params["switch_percent"] == 100
@@ -101,7 +101,7 @@ def test_runs_in_flight_count() -> None:
 
 
 def test_the_range_of_the_distribution_is_searched() -> None:
-    strategy = PaperStrategy(settings=2, runs=1, target_accuracy=0.5)
+    strategy = PaperStrategy(halvings=2, runs=1, target_accuracy=0.5)
     study = optuna.create_study(sampler=BinarySearchSampler(strategy, parameter="share"))
     trial = study.ask({"share": FloatDistribution(0.2, 0.6)})
     assert trial.params["share"] == pytest.approx(0.4)
@@ -119,7 +119,7 @@ def test_other_trials_of_the_study_do_no_harm() -> None:
     assert value == 100
 
 
-@pytest.mark.parametrize("strategy", [PaperStrategy(settings=4, runs=1), AdaptiveStrategy()])
+@pytest.mark.parametrize("strategy", [PaperStrategy(halvings=4, runs=1), AdaptiveStrategy()])
 def test_an_error_is_minimized(strategy: Strategy) -> None:
     found = []
     for direction, sign in (("maximize", 1), ("minimize", -1)):
@@ -144,7 +144,7 @@ def test_a_point_without_results_counts_as_diverged(
     caplog: pytest.LogCaptureFixture, bad: Callable[[], float], worst: float
 ) -> None:
     """It is asked for R times; the study ends without any number of trials."""
-    sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2))
+    sampler = BinarySearchSampler(PaperStrategy(halvings=4, runs=2))
     study = optuna.create_study(direction="maximize", sampler=sampler)
 
     def objective(trial: optuna.Trial) -> float:
@@ -177,7 +177,7 @@ def test_a_point_without_results_counts_as_diverged(
     ],
 )
 def test_the_nearest_value_of_a_parameter_with_steps_is_taken(suggest: Any) -> None:
-    sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=1))
+    sampler = BinarySearchSampler(PaperStrategy(halvings=4, runs=1))
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(lambda trial: _knee(suggest(trial) + 3), callbacks=[sampler.stop_when_decided])
     values = [trial.params["switch_percent"] for trial in study.trials]

@@ -61,7 +61,7 @@ def test_the_same_command_answers_at_once_and_another_plan_is_the_next_version(u
     idle = GeneratedTrainer()
     assert search(url, idle, SHORT) == first
     assert idle.runs == []
-    other = SearchPlan(PaperStrategy(settings=1, runs=1))
+    other = SearchPlan(PaperStrategy(halvings=1, runs=1))
     assert search(url, None, other).policy.version == 2
     names = {study_name(identity(), SHORT), study_name(identity(), other)}
     assert set(optuna.get_all_study_names(url)) == names
@@ -245,18 +245,18 @@ def test_optunas_command_line_lists_the_search_and_its_trials(
 
 
 def test_a_policy_says_what_its_strategy_promised(url: str) -> None:
-    strategy = AdaptiveStrategy(settings=3, share_prefix=False, early_stop=False)
+    strategy = AdaptiveStrategy(halvings=3, share_prefix=False, early_stop=False)
     policy = search(url, None, SearchPlan(strategy)).policy
     with open_database(url, create=False) as database:
         decided = SearchStudy(database, policy.study, strategy).read().plan
     assert (policy.switch_percent, policy.promise) == (decided.switch_percent, decided.promise)
     assert None not in flat(replace(policy.promise, reason="")).values()
-    assert (policy.guarded, policy.keep) == (True, None)
+    assert (policy.guarded, policy.min_kept_share) == (True, None)
     assert policy.measured.speed_up_low <= policy.measured.speed_up <= policy.measured.speed_up_high
 
 
 def test_the_first_protocol_alone_has_a_reason_and_no_speed_up_to_be_sure_of(url: str) -> None:
-    strategy = AdaptiveStrategy(settings=3, share_prefix=False, early_stop=False)
+    strategy = AdaptiveStrategy(halvings=3, share_prefix=False, early_stop=False)
     policy = search(url, GeneratedTrainer(knee_percent=100.0), SearchPlan(strategy)).policy
     assert (policy.switch_percent, policy.promise.reason is not None) == (100, True)
     assert (

@@ -19,7 +19,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from tests.conftest import postgresql, stop_server
 
 # With a budget nobody makes runs in advance, so whoever comes later waits.
-PLAN = SearchPlan(AdaptiveStrategy(settings=2, share_prefix=False, budget=100.0))
+PLAN = SearchPlan(AdaptiveStrategy(halvings=2, share_prefix=False, budget=100.0))
 
 
 class Told(Reporter):

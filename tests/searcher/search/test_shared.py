@@ -19,7 +19,7 @@ from syncswitch.searcher.search.study import Patience
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 
-ADAPTIVE = SearchPlan(AdaptiveStrategy(settings=3))
+ADAPTIVE = SearchPlan(AdaptiveStrategy(halvings=3))
 PATIENCE = Patience(poll_seconds=0.1, heartbeat_interval_seconds=0.05)
 
 

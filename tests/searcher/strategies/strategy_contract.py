@@ -147,7 +147,7 @@ def info_of(strategy: Strategy) -> SearchInfo:
         study="study",
         fingerprint="0" * 64,
         strategy=strategy.name,
-        settings=strategy.settings,
+        halvings=strategy.halvings,
         runs=strategy.runs,
         threshold=strategy.threshold,
         target_accuracy=strategy.target_accuracy,
@@ -167,7 +167,7 @@ class StrategyContract:
     def draw(self, data: st.DataObject, **fixed: object) -> Strategy:
         """Draws a strategy of this kind."""
         fields: dict[str, st.SearchStrategy[Any]] = {
-            "settings": st.integers(1, 5),
+            "halvings": st.integers(1, 5),
             "runs": st.integers(1, 4),
             "threshold": st.sampled_from([0.0078125, 0.03125]),
             "target_accuracy": TARGETS,

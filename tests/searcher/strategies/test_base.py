@@ -61,7 +61,7 @@ def test_a_threshold_is_the_prediction_limit_of_a_further_run(
     ],
 )
 def test_switch_points_are_what_is_meant(text: str, points: tuple[float, ...]) -> None:
-    options = {"settings": 2, "runs": 5, "threshold": 0.01, "target_accuracy": None}
+    options = {"halvings": 2, "runs": 5, "threshold": 0.01, "target_accuracy": None}
     strategy = make_strategy("adaptive", switch_points=text, **options)  # type: ignore[arg-type]
     assert strategy.grid() == (*points, 100.0)
 
@@ -73,7 +73,7 @@ def test_other_switch_points_are_refused(text: str) -> None:
 
 
 def test_where_only_some_switch_points_can_be_run_the_others_are_left_out() -> None:
-    strategy = AdaptiveStrategy(settings=2)
+    strategy = AdaptiveStrategy(halvings=2)
     assert strategy.grid() == (25.0, 50.0, 75.0, 100.0)
     assert strategy.among((25.0, 50.0, 75.0, 100.0)) == strategy
     assert strategy.among((25.0, 50.0, 100.0)).grid() == (25.0, 50.0, 100.0)
@@ -157,16 +157,16 @@ class Later(AdaptiveStrategy):
     """A later version, with other defaults."""
 
     early_stop: bool = False
-    uses: int = 99
+    expected_runs: int = 99
     budget: float | None = 7.0
     switch_points: tuple[float, ...] = (10.0,)
 
 
 def test_a_search_stays_what_it_was_when_defaults_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = AdaptiveStrategy(keep=0.9)
+    begun = AdaptiveStrategy(min_kept_share=0.9)
     stored = info_of(begun)
     monkeypatch.setitem(registry._BY_NAME, "adaptive", Later)
     assert stored_strategy(stored).options == begun.options
     # Its command says what has to be given now.
     line = OPTION_WORDS.command(search_command(GENERATED, "job", stored, RunConditions()))
-    assert line.endswith(" --seed 0 --early-stop --keep 0.9 --uses 30")
+    assert line.endswith(" --seed 0 --early-stop --min-kept-share 0.9 --expected-runs 30")

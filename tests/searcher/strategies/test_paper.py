@@ -42,7 +42,7 @@ class TestPaperStrategy(StrategyContract):
 
     @pytest.mark.parametrize("runs", [1, 5])
     def test_paper_setup_1(self, runs: int) -> None:
-        strategy = PaperStrategy(settings=5, runs=runs)
+        strategy = PaperStrategy(halvings=5, runs=runs)
         finished = searched_with_means(strategy, PAPER_SETUP_1)
         answer = answer_of(strategy, finished)
         assert answer.switch_percent == 6.25
@@ -54,26 +54,26 @@ class TestPaperStrategy(StrategyContract):
 
     def test_a_candidate_that_is_better_is_accepted(self) -> None:
         means: Mapping[float, float] = {100: 0.90, 50: 0.95}
-        strategy = PaperStrategy(settings=1, runs=1)
+        strategy = PaperStrategy(halvings=1, runs=1)
         assert strategy.decide(searched_with_means(strategy, means)) == Decided(50, 0.90)
 
     def test_exactly_the_allowed_loss_is_accepted(self) -> None:
         for permille in range(100, 1000):
             target, mean = permille / 1000, (permille - 10) / 1000
-            strategy = PaperStrategy(settings=1, runs=3, target_accuracy=target)
+            strategy = PaperStrategy(halvings=1, runs=3, target_accuracy=target)
             finished = [Observation(50, mean, trial_number=n) for n in range(3)]
             assert strategy.decide(finished) == Decided(50, target)
 
     def test_the_target_is_given_or_has_its_own_number_of_runs(self) -> None:
-        given = PaperStrategy(settings=2, runs=2, target_accuracy=0.9)
+        given = PaperStrategy(halvings=2, runs=2, target_accuracy=0.9)
         assert (given.decide([]), given.most_runs) == (NextTrial(50), 4)
-        once = PaperStrategy(settings=2, runs=3, baseline_runs=1)
+        once = PaperStrategy(halvings=2, runs=3, baseline_runs=1)
         first, then = once.decide([]), once.decide([Observation(100, 0.9)])
         assert (first, then, once.most_runs) == (NextTrial(100), NextTrial(50), 7)
         assert [getattr(one, "repeats", None) for one in (first, then)] == [1, 3]
 
     def test_one_diverged_run_rejects_a_switch_point_whatever_the_mean(self) -> None:
-        strategy = PaperStrategy(settings=1, runs=5, target_accuracy=0.5)
+        strategy = PaperStrategy(halvings=1, runs=5, target_accuracy=0.5)
         finished = [Observation(50, 0.99, trial_number=n) for n in range(4)]
         assert strategy.decide(finished) == NextTrial(50)
         finished.append(Observation(50, 0.99, diverged=True, trial_number=4))
@@ -82,13 +82,13 @@ class TestPaperStrategy(StrategyContract):
         assert strategy.decide(finished[-1:]) == Decided(100, 0.5)
 
     def test_only_the_first_runs_of_a_switch_point_count(self) -> None:
-        strategy = PaperStrategy(settings=1, runs=2, target_accuracy=0.9)
+        strategy = PaperStrategy(halvings=1, runs=2, target_accuracy=0.9)
         good = [Observation(50, 0.9, trial_number=n) for n in (0, 1)]
         late = Observation(50, 0.0, diverged=True, trial_number=2)
         assert strategy.decide([late, *good]) == Decided(50, 0.9)
 
     def test_what_stopping_changes_is_added_to_stopped_runs(self) -> None:
-        strategy = PaperStrategy(settings=1, runs=1, early_stop=True)
+        strategy = PaperStrategy(halvings=1, runs=1, early_stop=True)
         whole = Observation(100, 0.920, plateau_accuracy=0.917)
         stopped = Observation(50, 0.908, trial_number=1, stopped_early=True)
         assert strategy.decide([whole, stopped]) == Decided(50, 0.920)
@@ -97,7 +97,7 @@ class TestPaperStrategy(StrategyContract):
         )
 
     def test_summaries_of_an_unfinished_search(self) -> None:
-        strategy = PaperStrategy(settings=2, runs=2)
+        strategy = PaperStrategy(halvings=2, runs=2)
         finished = [
             Observation(100, 0.90, trial_number=0),
             Observation(100, 0.92, trial_number=1),
@@ -113,7 +113,7 @@ class TestPaperStrategy(StrategyContract):
         assert progress.target_accuracy == pytest.approx(0.91)
 
 
-RULE = PaperStrategy(settings=1, runs=2, target_accuracy=0.9)
+RULE = PaperStrategy(halvings=1, runs=2, target_accuracy=0.9)
 SECOND = Observation(50, 0.1, diverged=True, trial_number=0, replicate=1)
 FIRST = Observation(50, 0.9, trial_number=1, replicate=0)
 

@@ -115,7 +115,7 @@ class KnownJob(LocalTrainer):
 
 def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> Chosen:
     request = wanted(url, cluster=KnownJob())
-    return chosen_by_policy(request, is_guarded=is_guarded, learnt_uses=uses)
+    return chosen_by_policy(request, is_guarded=is_guarded, expected_runs=uses)
 
 
 def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(sqlite_url: str) -> None:

@@ -24,9 +24,9 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
 from syncswitch.storage.tables.policies import POLICIES
-from syncswitch.storage.trials.workloads import register_workload
+from syncswitch.storage.trials.store import TrialStore
 from tests.processes import exit_code_of
-from tests.storage.conftest import IDENTITY, POLICY, both_databases
+from tests.storage.conftest import IDENTITY, POLICY, SEARCH, both_databases
 
 pytestmark = both_databases
 
@@ -48,7 +48,7 @@ IMPOSSIBLE: list[tuple[str, float | str | None, float | str | None]] = [
     ("confidence", 1.1, 1.0),
     ("confidence", 97.0, None),
     ("guarded", None, 1.0),
-    ("keep", 95.0, 0.95),
+    ("min_kept_share", 95.0, 0.95),
     ("kept_share", 1.1, 1.0),
     ("delivered_share", 1.1, None),
     ("baseline_kept_share", -0.1, None),
@@ -111,21 +111,24 @@ def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, 
 
 
 def test_tables_of_the_revision_before_are_brought_up_to_date(any_url: str) -> None:
-    """In these no policy said in how many runs its threshold is measured: in three."""
+    """In these some options of a search had other names."""
+    search = replace(SEARCH, options={"min_kept_share": 0.9, "expected_runs": 7, "budget": 4})
     with open_database(any_url, create=True) as database:
-        register_workload(database, IDENTITY, "job")
-        for threshold in (0.01, 0.0):
-            PolicyRegistry(database).publish(
-                replace(POLICY, study=f"study-{threshold}", threshold=threshold)
-            )
+        TrialStore(database).register(IDENTITY, "job", search)
+        PolicyRegistry(database).publish(replace(POLICY, min_kept_share=0.9))
     engine = create_engine(driver_url(any_url))
     with engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE syncswitch_policies DROP COLUMN threshold_runs")
-        connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'")
+        for statement in (
+            "ALTER TABLE syncswitch_searches RENAME COLUMN halvings TO settings",
+            "ALTER TABLE syncswitch_policies RENAME COLUMN min_kept_share TO keep",
+            """UPDATE syncswitch_searches SET options = '{"keep": 0.9, "uses": 7, "budget": 4}'""",
+            f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'",
+        ):
+            connection.exec_driver_sql(statement)
     for _ in range(2):
         with open_database(any_url, create=False) as database:
-            found = PolicyRegistry(database).policies()
-        assert {one.threshold: one.threshold_runs for one in found} == {0.01: 0, 0.0: 3}
+            assert TrialStore(database).searches() == [search]
+            assert [one.min_kept_share for one in PolicyRegistry(database).policies()] == [0.9]
         with engine.connect() as connection:
             revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}"))
             assert revision.scalar() == REVISION

@@ -73,7 +73,7 @@ NOT_KNOWN = {
 PROMISED = {
     "confidence": 0.1 + 0.2,
     "guarded": True,
-    "keep": 0.9,
+    "min_kept_share": 0.9,
     "kept_share": 0.1 + 0.2,
     "delivered_share": 0.7 + 0.1,
     "baseline_kept_share": 1.0,

@@ -30,7 +30,10 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies() -> None:
         ({"switch_percent": 25.0}, {"switch_percent": (12.5, 25.0)}),
         ({"mean_accuracy": None}, {"mean_accuracy": (0.895, None)}),
         ({"training_seconds": 1.5}, {"speed_up": (2.0, 4.0), "training_seconds": (3.0, 1.5)}),
-        ({"guarded": True, "keep": 0.95}, {"guarded": (False, True), "keep": (None, 0.95)}),
+        (
+            {"guarded": True, "min_kept_share": 0.95},
+            {"guarded": (False, True), "min_kept_share": (None, 0.95)},
+        ),
         ({"band": Band(0.9, 0.01, 3, (POINT, POINT))}, {"band": (None, "3 runs, 2 tests")}),
         (
             {"evidence": (POLICY.evidence[0], LOWER)},

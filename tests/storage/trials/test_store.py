@@ -62,7 +62,7 @@ MEASURED = (
 
 def test_a_search_is_registered_once_and_brought_up_to_date(store: TrialStore) -> None:
     assert store.register(IDENTITY, "digits", SEARCH) == SEARCH
-    changed = replace(SEARCH, settings=9, target_accuracy=0.75)
+    changed = replace(SEARCH, halvings=9, target_accuracy=0.75)
     assert store.register(replace(IDENTITY, name="figures"), "job.py:figures", changed) == changed
     for name in ("figures", "job.py:figures", None):
         assert store.searches(workload=name) == [changed]
@@ -215,8 +215,8 @@ def test_what_is_registered_again_keeps_its_options(store: TrialStore) -> None:
     registered = store.register(IDENTITY, "digits", first)
     assert repr(registered) == repr(known)  # as 1 equals 1.0 and True
     for other in ({}, {"spread": 9}):
-        again = replace(first, settings=9, options=other)
-        expected = replace(known, settings=9)
+        again = replace(first, halvings=9, options=other)
+        expected = replace(known, halvings=9)
         assert store.register(IDENTITY, "digits", again) == expected
         assert store.searches() == [SEARCH, expected]
 

@@ -29,7 +29,7 @@ BASELINE = tuple(Datum(LAST, 0.9 + 0.002 * (-1) ** number) for number in range(6
 def outlook(belief: Belief) -> Outlook:
     """Returns the outlook without a guard."""
     shares, tries = np.array(GRID) / 100, np.ones(len(GRID), dtype=bool)
-    return Outlook(belief, shares, ratio=0.4, keep=0.95, is_guarded=False, tries=tries)
+    return Outlook(belief, shares, ratio=0.4, min_kept_share=0.95, is_guarded=False, tries=tries)
 
 
 def test_guesses_are_what_is_written_of_them() -> None:
@@ -178,7 +178,9 @@ def belief_of(
 
 
 def outlook_of(belief: Belief, is_guarded: bool = True) -> Outlook:
-    return Outlook(belief, SHARES, ratio=0.4, keep=0.9, is_guarded=is_guarded, tries=TRIES)
+    return Outlook(
+        belief, SHARES, ratio=0.4, min_kept_share=0.9, is_guarded=is_guarded, tries=TRIES
+    )
 
 
 FAILING = (0.5, 0.2, 0.1, 0.1, 0.0)
@@ -199,7 +201,13 @@ def test_a_run_that_cannot_go_back_begins_again_with_the_first_protocol() -> Non
     nowhere = np.zeros(len(PERCENTS), dtype=bool)
     belief = belief_of(FAILING)
     found = Outlook(
-        belief, SHARES, ratio=0.4, keep=0.9, is_guarded=True, tries=nowhere, goes_back=False
+        belief,
+        SHARES,
+        ratio=0.4,
+        min_kept_share=0.9,
+        is_guarded=True,
+        tries=nowhere,
+        goes_back=False,
     )
     # T(i) = k a + (1 - k) (1 + s + 0.6 (1 - s) 0.4).
     at_12 = 0.5 * 0.475 + 0.5 * (1 + 0.125 + 0.21)
@@ -265,7 +273,9 @@ def test_guesses_count_by_their_weights() -> None:
     assert found.faster_probabilities == pytest.approx([0.25, 1.0, 1.0, 1.0, 0.0])
     assert found.answers() == pytest.approx([0.25, 0.0, 0.75, 0.0, 0.0])
     # A slower second protocol saves nothing.
-    slower = Outlook(found.belief, SHARES, ratio=1.3, keep=0.9, is_guarded=True, tries=TRIES)
+    slower = Outlook(
+        found.belief, SHARES, ratio=1.3, min_kept_share=0.9, is_guarded=True, tries=TRIES
+    )
     assert slower.faster_probabilities == pytest.approx(0.0)
     assert slower.answers()[-1] == 1.0
 

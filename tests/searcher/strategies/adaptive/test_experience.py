@@ -14,7 +14,7 @@ from syncswitch.searcher.strategies.base import NextTrial
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.policies.unmeasured import RECORDED
 
-STRATEGY = AdaptiveStrategy(settings=6, threshold=0.01, owns_momentum=True)
+STRATEGY = AdaptiveStrategy(halvings=6, threshold=0.01, owns_momentum=True)
 PRIOR = Prior(STRATEGY.grid(), 0.01, owns_momentum=True)
 FEW = 3
 

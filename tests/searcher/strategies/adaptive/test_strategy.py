@@ -74,8 +74,8 @@ class TestAdaptiveStrategy(StrategyContract):
     kind = AdaptiveStrategy
     options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {
         "guarded": st.booleans(),
-        "keep": st.sampled_from([0.8, 0.95]),
-        "uses": st.sampled_from([1, 30, 300]),
+        "min_kept_share": st.sampled_from([0.8, 0.95]),
+        "expected_runs": st.sampled_from([1, 30, 300]),
         "target_runs": st.sampled_from([1, 5, 30]),
         "least_runs": st.none() | st.integers(1, 3),
         "budget": st.none() | st.sampled_from([0.5, 2.0, 4.0]),
@@ -136,7 +136,7 @@ class TestAdaptiveStrategy(StrategyContract):
 
 def test_a_run_is_made_where_it_saves_more_than_it_costs() -> None:
     uses = 30
-    strategy = AdaptiveStrategy(uses=uses, share_prefix=False, early_stop=False)
+    strategy = AdaptiveStrategy(expected_runs=uses, share_prefix=False, early_stop=False)
     grid, last = strategy.grid(), len(strategy.grid()) - 1
 
     def held(rise: float = 0.0) -> list[int]:
@@ -187,12 +187,12 @@ def test_a_quiet_job_is_not_asked_for_a_second_run_of_the_first_protocol(
 ) -> None:
     accuracies = [TARGET] * (1 + deepest) + [0.5]
     run_at = steps(*accuracies, second_seconds=ratio * FIRST_SECONDS)
-    finished = played(AdaptiveStrategy(settings=3), run_at)
+    finished = played(AdaptiveStrategy(halvings=3), run_at)
     assert [run.switch_percent for run in finished].count(100.0) == 1
 
 
 def test_after_bsp_alone_a_job_with_a_momentum_for_each_worker_is_tried_early() -> None:
-    finished, usual = [made(100, TARGET, 0, 0)], AdaptiveStrategy(settings=6)
+    finished, usual = [made(100, TARGET, 0, 0)], AdaptiveStrategy(halvings=6)
     assert usual.with_momentum("zero") == usual
     assert 0.0 not in usual.grid()
     own = usual.with_momentum("own")
@@ -205,7 +205,7 @@ def test_after_bsp_alone_a_job_with_a_momentum_for_each_worker_is_tried_early() 
 
 def test_where_all_runs_failed_is_no_answer_however_little_failures_cost() -> None:
     # A tenth of the time: who begins at 25 % and goes on at 50 % loses next to nothing.
-    strategy = AdaptiveStrategy(settings=2, runs=1).among((25.0, 50.0, 100.0))
+    strategy = AdaptiveStrategy(halvings=2, runs=1).among((25.0, 50.0, 100.0))
     second = 0.1 * FIRST_SECONDS
     finished = [made(100, TARGET, 0, 0), made(50, TARGET, 1, 0, second)]
     finished.append(replace(made(25, 0.1, 2, 0, second), diverged=True))
@@ -229,7 +229,7 @@ def test_where_all_runs_failed_is_no_answer_however_little_failures_cost() -> No
 def test_a_sharp_curve_is_never_answered_against_what_was_measured(
     accuracies: Sequence[float], right: Sequence[float], guarded: bool
 ) -> None:
-    strategy = AdaptiveStrategy(settings=3, early_stop=False, share_prefix=False, guarded=guarded)
+    strategy = AdaptiveStrategy(halvings=3, early_stop=False, share_prefix=False, guarded=guarded)
     finished = played(strategy, steps(*accuracies))
     answer = answer_of(strategy, finished)
     assert answer.switch_percent in right
@@ -250,7 +250,7 @@ def test_a_sharp_curve_is_never_answered_against_what_was_measured(
 )
 def test_bsp_alone_has_a_reason(second: float, guarded: bool, reason: str) -> None:
     accuracies = (0.9, 0.5, 0.4, 0.3) if second < 1 else (0.9,)
-    strategy = AdaptiveStrategy(settings=3, guarded=guarded)
+    strategy = AdaptiveStrategy(halvings=3, guarded=guarded)
     finished = played(strategy, steps(*accuracies, second_seconds=second * FIRST_SECONDS))
     answer = answer_of(strategy, finished)
     assert (answer.switch_percent, answer.promise.confidence) == (100, None)
@@ -265,19 +265,19 @@ def test_more_failures_may_be_allowed() -> None:
     for number in range(8):
         history.append(made(25, 0.3 if number % 4 == 3 else TARGET, number + 1, number))
     strict, mild, guarded = (
-        AdaptiveStrategy(settings=2, **options).answers(history)
-        for options in ({"guarded": False}, {"guarded": False, "keep": 0.6}, {})
+        AdaptiveStrategy(halvings=2, **options).answers(history)
+        for options in ({"guarded": False}, {"guarded": False, "min_kept_share": 0.6}, {})
     )
     assert strict[25] < 0.1
     assert mild[25] > 0.5
-    # What is made up for is no matter of `keep`.
+    # What is made up for is no matter of `min_kept_share`.
     assert guarded[25] > 0.9
 
 
 def test_a_dip_in_the_middle_is_seen() -> None:
     # ASP from the start is fine here, and a switch in the middle is not.
     run_at = steps(TARGET, TARGET, TARGET, 0.87, TARGET)
-    strategy = AdaptiveStrategy(settings=5, guarded=False)
+    strategy = AdaptiveStrategy(halvings=5, guarded=False)
     history = [
         run_at(percent, number % 3, number)
         for number, percent in enumerate([100.0, 25.0, 25.0, 25.0, 12.5, 12.5, 12.5, 6.25, 6.25])
@@ -288,7 +288,7 @@ def test_a_dip_in_the_middle_is_seen() -> None:
 
 
 def test_a_budget_pays_for_no_run_that_is_only_likely_to_be_needed() -> None:
-    strategy, known = AdaptiveStrategy(settings=3), [made(100, TARGET, 0, 0)]
+    strategy, known = AdaptiveStrategy(halvings=3), [made(100, TARGET, 0, 0)]
     first = plan_trial(strategy, known)
     assert isinstance(first, PlannedTrial)
     under_way = [(first.switch_percent, first.replicate)]

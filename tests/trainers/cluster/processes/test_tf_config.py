@@ -194,7 +194,7 @@ def test_a_search_and_a_run_on_servers_that_others_started(
     ps, stayer = cluster.start("ps", 0, *serve), cluster.start("worker", 0, *serve)
     lost_server = cluster.start("ps", 1, *serve)
     victim = cluster.start("worker", 1, "syncswitch-search", "run", JOB)
-    easy = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--threshold", "0.9")
+    easy = ("--strategy", "paper", "--halvings", "1", "--runs", "1", "--threshold", "0.9")
     chief = cluster.start("chief", 0, "syncswitch-search", "run", JOB, *easy, "--json")
     out, err = chief.communicate()
     assert chief.returncode == 0, err

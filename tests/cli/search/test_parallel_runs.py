@@ -19,14 +19,14 @@ from syncswitch.storage.records.flat import flat
 from tests.processes import until
 from tests.warm_program import WarmProcess
 
-SEARCH = ["run", "generated", "--strategy", "paper", "--settings", "4", "--runs", "1"]
+SEARCH = ["run", "generated", "--strategy", "paper", "--halvings", "4", "--runs", "1"]
 
 
-def start(url: str, jobs: int, delay_seconds: float, **environment: str) -> WarmProcess:
-    """The first job is a fork; the others are started as a user's are."""
+def start(url: str, processes: int, delay_seconds: float, **environment: str) -> WarmProcess:
+    """The first process is a fork; the others are started as a user's are."""
     folder = Path(search_program.__file__).parent
     return search_program.start(
-        *[*SEARCH, "--storage", url, "--jobs", str(jobs)],
+        *[*SEARCH, "--storage", url, "--parallel-runs", str(processes)],
         GENERATED_DELAY_SECONDS=str(delay_seconds),
         PYTHONPATH=str(folder),
         **environment,
@@ -43,7 +43,7 @@ def children_under_way(process: WarmProcess, url: str) -> list[psutil.Process]:
         with contextlib.suppress(UserError):
             if len({row.process_id for row in trials_of(url) if row.state == "running"}) == 2:
                 return psutil.Process(process.pid).children()
-    raise AssertionError("the jobs did not start")
+    raise AssertionError("the processes did not start")
 
 
 def wait_until_gone(processes: list[psutil.Process]) -> None:
@@ -52,7 +52,7 @@ def wait_until_gone(processes: list[psutil.Process]) -> None:
 
 
 @pytest.mark.slow
-def test_three_jobs_find_what_one_finds_and_say_so(
+def test_three_processes_find_what_one_finds_and_say_so(
     invoke: Invoke, url: str, sqlite_url: str, tmp_path: Path
 ) -> None:
     invoke.succeeds(*SEARCH, "--storage", sqlite_url)
@@ -70,28 +70,28 @@ def test_three_jobs_find_what_one_finds_and_say_so(
     speculative = sum(row.speculative for row in rows)
     assert speculative
     assert f"{speculative} speculative run" in out
-    assert "job 2: " in err
-    assert "job 3: " in err
+    assert "process 2: " in err
+    assert "process 3: " in err
     assert all(row.state == "complete" or row.is_cancelled for row in rows)
     assert check_database(url) == []
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str, invoke: Invoke) -> None:
+def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(url: str, invoke: Invoke) -> None:
     process = start(url, 2, 200)
     children = children_under_way(process, url)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "the same command continues" in err
-    assert "job 2: error" not in err
+    assert "process 2: error" not in err
     wait_until_gone(children)
     assert {row.state for row in trials_of(url)} == {"failed"}
     invoke.succeeds(*SEARCH, "--storage", url)
 
 
 @pytest.mark.slow
-def test_jobs_do_not_outlive_the_first_one(url: str, invoke: Invoke) -> None:
+def test_processes_do_not_outlive_the_first_one(url: str, invoke: Invoke) -> None:
     process = start(url, 2, 200)
     children = children_under_way(process, url)
     process.kill()
