@@ -106,7 +106,7 @@ benchmark-commands: $(INSTALLED)  ## Are the shares true that are stated of trai
 benchmark-guard: $(INSTALLED)  ## What the guard sees of a job that nobody has measured: a minute.
 	$(BIN)/python -m benchmarks.guard
 
-benchmark-trust-live: $(INSTALLED)  ## The same with real searches and guarded trainings: an hour.
+benchmark-trust-live: $(INSTALLED)  ## The same with real searches and guarded runs: an hour.
 	$(BIN)/python -m benchmarks.live_trust
 
 benchmark-parallel: $(INSTALLED)  ## Searches with several runs at once: ten minutes.

@@ -5,7 +5,7 @@
 Each job (`command_problems`) has one baseline at first, no checkpoints and no forks, and a guard
 that sees at the end of a run that its switch failed; then the run is made again with the first way
 alone. Shares are those of the last answer: without a guard, and of the models that guarded
-trainings deliver.
+runs deliver.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Figures:
         own: The same share of the first way alone.
         bare: Share of runs without a guard of the answer that keep it, as stated.
         true_bare: The same in truth.
-        delivered: Share of the models of guarded trainings with the answer, as stated.
+        delivered: Share of the models of guarded runs with the answer, as stated.
         true_delivered: The same in truth.
     """
 

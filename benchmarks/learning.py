@@ -378,7 +378,7 @@ class GeneratedCourse:
     def trained(
         self, percent: float, replicate: int
     ) -> tuple[float, PlayedRun, list[tuple[float, float | None]], float]:
-        """The switch that held in a guarded training, its run, the failed ones, and the time."""
+        """The switch that held in a guarded run, its run, the failed ones, and the time."""
         failed: list[tuple[float, float | None]] = []
         time = 0.0
         later = [one for one in self.job.grid if one > percent] if self.goes_back else []

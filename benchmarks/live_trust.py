@@ -1,4 +1,4 @@
-"""The benefit for users: real searches, then real guarded trainings with each policy.
+"""The benefit for users: real searches, then real guarded runs with each policy.
 
     python -m benchmarks.live_trust [--workload digits] [--workers 8]
         [--cluster paper|threads|processes] [--searches 20] [--expected-runs 20] [--begin-at 1.5625]

@@ -1,4 +1,4 @@
-"""Do later trainings keep the accuracy? Searches on recorded jobs, judged by what users get.
+"""Do later runs keep the accuracy? Searches on recorded jobs, judged by what users get.
 
     python -m benchmarks.trust [--jobs FOLDER] [--searches 100] [--expected-runs 30] [--processes 2]
 
@@ -48,7 +48,7 @@ class Kept:
         baseline_kept: The same share for BSP alone.
         is_good: Whether the first share is 95 %, or at most five points below the second.
         cost: Cost of the search, in trainings with BSP alone.
-        time: Time of a later training in the same unit, each that fails more often than BSP's own
+        time: Time of a later run in the same unit, each that fails more often than BSP's own
             repeated with BSP.
         stated: The share that the strategy expected; None where it says nothing.
     """
@@ -165,7 +165,7 @@ def main() -> None:
     found += [knowing_the_truth(job) for job in jobs]
     console.print(
         f"{options.searches} searches of each strategy on each of {len(jobs)} recorded jobs."
-        " Cost and time in trainings with BSP alone; time: of a later training, with each run that"
+        " Cost and time in trainings with BSP alone; time: of a later run, with each run that"
         " fails beyond BSP's own repeated; all in: with the cost of the search spread over"
         f" {options.expected_runs} uses. Good: the answer keeps the accuracy in 95 % of later runs,"
         " or at most five points less often than BSP."

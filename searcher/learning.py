@@ -126,7 +126,7 @@ _LEAST_FAILED = 2
 class Revision:
     """A reason to leave this version of a policy for another switch, the `answer`.
 
-    In so many of its `uses` the switch `failed`. The `expected_time` of a later training with it is
+    In so many of its `uses` the switch `failed`. The `expected_time` of a later run with it is
     in trainings with the first protocol alone, `delivered_share` that of the models which keep the
     accuracy; None where no run had its switch.
     """
@@ -155,7 +155,7 @@ class Revision:
         elif share is not None and was is not None and share > was:
             what = "is more likely to keep the accuracy"
         else:
-            what = f"has kept the accuracy, as no run at {self.switch_percent:g} % has"
+            what = f"has kept the accuracy, unlike any run at {self.switch_percent:g} %"
         which = "a later" if answer.switch_percent > self.switch_percent else "an earlier"
         which += " switch"
         if answer.switch_percent == BASELINE_PERCENT:
@@ -867,7 +867,7 @@ def after_use(
             target = metric.text(stored.target_accuracy)
             words.append(
                 f"the target is measured: {first} alone reached {metric.with_article} of {target};"
-                f" version {stored.version} has it, and later runs are held to it"
+                f" it is in version {stored.version}, and later runs are compared with it"
             )
     revision = job.revision(expected_runs)
     if revision is None:

@@ -15,8 +15,8 @@ _ACCURACY = Metric()
 NONE = "-"
 """The cell of an unknown value."""
 
-UNJUDGED = "Whether later runs kept the accuracy is unknown: no target is measured."
-"""For uses of a job whose first protocol alone nobody has trained."""
+UNJUDGED = "It is unknown whether later runs kept the accuracy, as no target is measured."
+"""For uses of a job that has never run with the first protocol alone."""
 
 
 def value_text(value: float | None, form: str, none: str = NONE) -> str:
@@ -119,7 +119,7 @@ def measured_threshold_text(threshold: float, metric: Metric, first: str, runs: 
     return (
         f"no threshold was given for {metric.name}, so up to {amount} worse is accepted: judging by"
         f" the first {runs} runs with {first} alone, 1 in 20 is worse than that by"
-        " chance; a threshold that you give is used instead"
+        " chance; give a threshold to use another one"
     )
 
 

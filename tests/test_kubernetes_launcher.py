@@ -80,7 +80,7 @@ def test_a_part_that_ends_says_why(folder: Path, cluster: FakeKubernetes) -> Non
         folder=folder,
     )
     assert done.returncode == 1
-    assert "ended; its last words: No module named syncswitch" in done.stderr
+    assert "ended; its last output: No module named syncswitch" in done.stderr
     leaves_nothing(cluster)
 
 

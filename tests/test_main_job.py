@@ -134,9 +134,9 @@ def test_the_runner_trains_with_a_file_and_no_database(folder: Path, tmp_path: P
     assert not (tmp_path / "syncswitch.db").exists()
     # What it teaches waits for a database.
     waiting = tmp_path / "policy.uses.jsonl"
-    assert f"this run waits in {waiting} to be counted" in done.stderr
+    assert f"this run waits in {waiting} to be recorded" in done.stderr
     taken = run("syncswitch-search", "uses", "import", waiting, folder=folder)
-    assert taken.stdout == f"{waiting}: 1 taken in, 0 already there\n"
+    assert taken.stdout == f"{waiting}: 1 imported, 0 already there\n"
     assert uses(folder)[-1][1] == 5
     assert not waiting.exists()
 

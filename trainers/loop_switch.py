@@ -189,7 +189,7 @@ class LoopSwitch:
         self._guarding = Guarding(_spec(policy, job, seed))
         self._to_tell = None
         if switch_at is None:
-            self._to_tell = f"this training {unmeasured_text(policy, lost, 'switch_at=100')}"
+            self._to_tell = f"this run {unmeasured_text(policy, lost, 'switch_at=100')}"
         if self._loaded is not None:
             self.load_state_dict(self._loaded)
 
@@ -202,7 +202,7 @@ class LoopSwitch:
         """Tells that a policy was found for another number of steps or processes."""
         if here is not None and here != there:
             _LOG.warning(
-                "this loop has %s %s, and %s is for %s: where the switch belongs may differ; find a"
+                "this loop has %s %s, and %s is for %s: the best switch may differ; find a"
                 " policy for this job",
                 f"{here:,}",
                 what,
@@ -268,8 +268,8 @@ class LoopSwitch:
         if self._began is None:
             if step > at and self._is_behind:
                 _LOG.warning(
-                    "the loop begins at step %s, behind the switch at step %s: what was done before"
-                    " counts as the first way; load_state_dict goes on where a killed loop was",
+                    "the loop starts at step %s, after the switch at step %s: the steps before it"
+                    " count as the first way; call load_state_dict to continue a killed loop",
                     f"{step:,}",
                     f"{at:,}",
                 )

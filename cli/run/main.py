@@ -100,7 +100,8 @@ class _Program(ProgramCommand, PanelCommand):
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
-    help="Seed of this run. Default: with a policy one that no other run has; with --switch-at 0.",
+    help="Seed of this run. Default: with a policy, one that no other run has; with --switch-at,"
+    " 0.",
 )
 @click.option(
     "--output",
@@ -111,18 +112,20 @@ class _Program(ProgramCommand, PanelCommand):
 @click.option(
     "--learn/--no-learn",
     default=None,
-    help="Search while training: each run shows where the next one should switch, and may try"
-    " another switch than its policy's. Without a policy the first run switches where other jobs"
-    " show that it pays. All are guarded.  [default: --learn without a policy, and with the current"
-    " one of the database if it was learnt, or found for guarded runs on a real cluster]",
+    help="Search while training: each run helps to decide where the next one switches, and may try"
+    " another switch than its policy's. Without a policy the first run switches where it should"
+    " pay, judging by other jobs. All are guarded.  [default: --learn without a policy, and with"
+    " the current one of the database if it was learnt, or found for guarded runs on a real"
+    " cluster]",
 )
 @click.option(
     "--expected-runs",
     type=click.IntRange(1, 1_000_000),
     default=USUAL_EXPECTED_RUNS,
     show_default=True,
-    help="With --learn: how often this job is trained in total. The more often, the more is tried,"
-    " and the sooner a run uses the first protocol alone, to measure what later ones are held to.",
+    help="With --learn: how often this job will be trained in total. The more often, the more is"
+    " tried, and the sooner a run uses the first protocol alone, to measure the target of the"
+    " others.",
 )
 @click.option(
     "--threshold",
@@ -158,7 +161,7 @@ class _Program(ProgramCommand, PanelCommand):
 @click.option(
     "--resume",
     is_flag=True,
-    help="Continue from the last intact checkpoint of this run, or start afresh if there is none.",
+    help="Continue from the last intact checkpoint of this run, or start over if there is none.",
 )
 @tensorboard_option
 @mlflow_option()

@@ -329,7 +329,7 @@ def _outcome(done: Training) -> str:
     )
     aim = metric.text(target.accuracy)
     reached = "never reached" if seconds is None else f"first reached after {seconds:.1f} s"
-    compared = f", {held}; the target itself was {reached}"
+    compared = f", {held}; target {reached}"
     if record.converged_accuracy >= target.accuracy:
         compared = f" (target {aim}, {reached})"
     return f"{job} with policy version {policy.version}: {accuracy}{compared}."
@@ -347,7 +347,7 @@ def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
     went, then, done = "went back to the switch at", "to that at", "did the rest"
     if all(0 < one.elapsed_seconds <= one.lost_seconds for one in guard.failed):
         went, then, done = "gave up the switch at", "that at", "trained from the start"
-    last = f"That at {held:g} % held"
+    last = f"The switch at {held:g} % held"
     if held in (None, BASELINE_PERCENT):
         last = f"{capitalized(first)} alone {done}"
     went = f"The guard {went} {f'; {then} '.join(tries)}"

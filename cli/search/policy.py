@@ -127,7 +127,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
     """Prints the runs that a policy rests on, with their trials in the database."""
     echo()
     if not policy.evidence:
-        echo("It rests on the runs that used its versions: see syncswitch-search uses list")
+        echo("It rests on the runs with its versions: see syncswitch-search uses list")
         return
     print_rows(
         [
@@ -239,7 +239,7 @@ def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool)
                 print_note(error)
                 continue
             if taken.recorded:
-                print_note(f"{counted(taken.recorded, 'later run')} taken in from {spool}")
+                print_note(f"{counted(taken.recorded, 'later run')} imported from {spool}")
             for word in (*taken.kept, *taken.set_aside):
                 print_note(word)
     if as_json:

@@ -105,14 +105,14 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
             try:
                 taken[file] = take_in(database, file)
                 if taken[file] == TakenIn():
-                    refused.append(f"{file} holds no use of a policy, and stays as it is")
+                    refused.append(f"{file} has no run with a policy, and is left as it is")
             except UserError as error:
                 refused.append(in_options(error))
     if as_json:
         print_json([{"path": str(file), **dataclasses.asdict(one)} for file, one in taken.items()])
     else:
         for file, one in taken.items():
-            print_text(f"{file}: {one.recorded} taken in, {one.known} already there")
+            print_text(f"{file}: {one.recorded} imported, {one.known} already there")
             for word in (*one.kept, *one.set_aside):
                 print_text(f"- {word}")
     if refused:

@@ -96,7 +96,7 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
     recurrences = data.recurrences_to_pay_back
     if recurrences is not None:
         times = "never" if math.isinf(recurrences) else f"{math.ceil(recurrences):,}"
-        figures.append((times, "trainings until the search has paid off"))
+        figures.append((times, "runs until the search has paid off"))
     return figures
 
 
@@ -105,10 +105,10 @@ def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tu
     metric, usual = answer.job.metric, answer.promise.baseline_kept_share
     mean = f"within {metric.with_unit(f'{answer.threshold:g}')} of {first}'s mean {metric.name}"
     if answer.is_for_guard and answer.promise.expected_time is not None:
-        words = f"of the time of {first} alone: a guarded training, failed switches included"
+        words = f"of the time of {first} alone: a guarded run, failed switches included"
         figures.append((f"{answer.promise.expected_time:.2f}", words))
     if answer.is_for_guard and answer.promise.delivered_share is not None:
-        words = f"of 100 guarded trainings deliver a model {mean}"
+        words = f"of 100 guarded runs deliver a model {mean}"
         figures.append((f"about {100 * answer.promise.delivered_share:.0f}", words))
     if answer.promise.kept_share is not None:
         own = "" if usual is None else f" ({100 * usual:.0f} with {first} alone)"
@@ -121,7 +121,9 @@ def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tu
         and answer.switch_percent < BASELINE_PERCENT
         and not may_lose
     ):
-        sure = "sure that it saves time" if answer.guarded else "sure that enough runs do"
+        sure = "probability that it saves time"
+        if not answer.guarded:
+            sure = "probability that enough runs do"
         figures.append((probability_text(answer.promise.confidence), sure))
     return figures
 

@@ -129,7 +129,7 @@ def _untried(
         yield Untried(percent, likely.get(percent), why)
 
 
-_NO_BELIEFS = "This strategy decides by the mean of a fixed number of runs and believes nothing."
+_NO_BELIEFS = "This strategy decides by the mean of a fixed number of runs, without probabilities."
 
 _WHY_UNTRIED = {
     "later": "later than the answer, so a switch there saves less",
@@ -172,22 +172,20 @@ def belief_sentence(why: Explanation) -> str:
     """The meaning of the columns of the belief."""
     good = "a switch there keeps the accuracy often enough"
     if is_guarded(why.strategy):
-        good = "guarded trainings with a switch there save time"
-    return f"How likely {good}, as believed after each run."
+        good = "guarded runs with a switch there save time"
+    return f"The probability after each run that {good}."
 
 
 def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     """Sentences for everything that is not in the rows."""
     said = [_bearing_text(why, first)] if why.bearing else []
     if why.answer is None:
-        nothing = "no run has been measured that it could be compared with"
         if why.bearing:
             return [
                 *said,
-                f"Nothing that is measured on this job says so of it: {nothing}, as {first} alone"
-                " has not trained it.",
+                f"This job has not confirmed it: no run of {first} alone is there to compare with.",
             ]
-        return [f"There is no answer yet: {nothing}."]
+        return [f"There is no answer yet: no run of {first} alone is there to compare with."]
     threshold, percent = why.strategy.threshold, why.answer.switch_percent
     if why.threshold_runs:
         said.append(sentence(measured_threshold_text(threshold, metric, first, why.threshold_runs)))
@@ -200,8 +198,8 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
         between = " and ".join(map(metric.text, sorted(ends, key=metric.value)))
         within = f"within {metric.with_unit(f'{threshold:g}')} of {first}'s mean {metric.name}"
         said.append(
-            f"One more run {at} ends between {between} with 90 %, and {within} with"
-            f" {_percent(belief.kept_share)}."
+            f"One more run {at} ends between {between} with a probability of 90 %, and {within}"
+            f" with one of {_percent(belief.kept_share)}."
         )
     for reason in dict.fromkeys(one.why for one in why.untried):
         group = [_untried_text(one) for one in why.untried if one.why == reason]
@@ -221,8 +219,8 @@ def _bearing_text(why: Explanation, first: str) -> str:
     )
     jobs = other_jobs_text(why.own_jobs, RECORDED_JOBS)
     return (
-        f"Before the first run, by {jobs}: so many jobs bear a switch, and"
-        f" keep the accuracy nearly as often as with {first} alone: {shares}."
+        f"Jobs that keep the accuracy nearly as often as with {first} alone, as expected before the"
+        f" first run from {jobs}: {shares}."
     )
 
 

@@ -275,7 +275,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             spec, fork = self.prefixes.begun(wanted, claim.number)
             self._begin(claim, spec, fork)
             if not self.study.is_running(claim.number):
-                raise RetryableError(f"trial {claim.number} was taken for stale before it began")
+                raise RetryableError(f"trial {claim.number} was considered stale before it began")
             try:
                 observer = TrialObserver(
                     self.study,

@@ -161,15 +161,15 @@ _REPAIRED = "nothing; the next run of the same search repairs it"
 # Kinds of differences: what was found, whether it is a problem, and what to do about it.
 _KINDS = {
     "stale": ("runs whose process is dead", False, _REPAIRED),
-    "untold": ("runs that Optuna does not know the end of yet", False, _REPAIRED),
+    "untold": ("runs whose end Optuna does not know yet", False, _REPAIRED),
     "outranked": (
-        "runs that were taken for stale, yet came to an end; they count as cost alone",
+        "runs that were considered stale but finished; they only count as cost",
         False,
         "nothing",
     ),
     "unrecorded": ("runs that are complete in Optuna's study alone", True, RESTORE),
-    "contradiction": ("runs that Optuna's study has other results of", True, RESTORE),
-    "study": ("searches with complete runs whose study Optuna does not have", True, RESTORE),
+    "contradiction": ("runs with other results in Optuna's study", True, RESTORE),
+    "study": ("searches with complete runs whose study is missing in Optuna", True, RESTORE),
 }
 
 

@@ -140,7 +140,7 @@ def why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
             f" {seconds_text(pair.found.seconds)} s; {takes}"
         )
     chance = f"{100 * pair.found.chance:.1f} %"
-    return f"{after}: that it keeps the accuracy and is {least} has a chance of {chance}; {takes}"
+    return f"{after}: the chance that it keeps the accuracy and is {least} is {chance}; {takes}"
 
 
 @dataclass(frozen=True, slots=True)

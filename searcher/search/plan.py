@@ -134,8 +134,8 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
     of_round = "" if size == 1 else f", as a round has {size:,}"
     listed = " and ".join(f"{percent:g}" for percent in sorted(found))
     return (
-        f"{listed} % of this job's {identity.length} are one switch, after {step:,}{of_round}: the"
-        " search could not tell them apart; give fewer halvings, or a longer job"
+        f"{listed} % of this job's {identity.length} are the same switch, after {step:,}{of_round},"
+        " so a search cannot tell them apart; give fewer halvings, or a longer job"
     )
 
 

@@ -11,7 +11,7 @@ from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.words import NONE, capitalized, counted, sentence
 from syncswitch.storage.policies.unmeasured import expected_sentences
 from syncswitch.storage.records.guard import Target
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import WorkloadIdentity, protocol_text, with_protocol
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -33,18 +33,20 @@ def policy_sentences(
 ) -> str:
     """Returns the policy's switch, its gain, and what was measured."""
     first, second = map(protocol_text, (policy.job.first_protocol, policy.job.second_protocol))
-    train = f"Train {policy.job.workload} with {first}"
+    before, after = map(with_protocol, (policy.job.first_protocol, policy.job.second_protocol))
+    # The name of a command may be any word.
+    train = f"Train `{identity.name}`" if identity.is_command else f"Train {policy.job.workload}"
     if policy.switch_percent >= BASELINE_PERCENT:
         why = policy.promise.reason or f"no switch to {second} that was tried keeps the accuracy"
-        return f"{train} for all of its {identity.length}: {why}. {_measured(policy)}"
+        return f"{train} {before} for all of its {identity.length}: {why}. {_measured(policy)}"
     gain = _gain(speed_up_of(policy, baseline_seconds), first)
     if policy.switch_percent == 0:
-        start = f"Train {policy.job.workload} with {second} from the start"
-        return f"{start}, for all of its {identity.length}. {gain}{_measured(policy)}"
-    return (
-        f"{train} for the first {policy.switch_percent:g} % of its {identity.length}, then with"
-        f" {second}. {gain}{_measured(policy)}"
-    )
+        start = f"{train} {after} from the start, for all of its {identity.length}"
+        return f"{start}. {gain}{_measured(policy)}"
+    part = f"{policy.switch_percent:g} % of its {identity.length}"
+    if before.startswith("with"):
+        part = f"the first {part}"
+    return f"{train} {before} for {part}, then {after}. {gain}{_measured(policy)}"
 
 
 def promise_sentences(policy: TimingPolicy) -> str:
@@ -66,24 +68,19 @@ def promise_sentences(policy: TimingPolicy) -> str:
 def held_text(
     accuracy: float, target: Target, threshold: float, metric: Metric, *, is_let_through: bool
 ) -> str:
-    """Returns how far a run ended from its target, as `0.0050 below the target 0.9000, ...`.
-
-    One that lost more than it may was let through by a guard, or had none.
-    """
+    """Returns how far a run ended from its target, as `0.0050 below the target 0.9000, ...`."""
     allowed, aim = metric.with_unit(f"{threshold:g}"), metric.text(target.accuracy)
     side = "above" if metric.is_less_better else "below"
-    lost = (
-        f"{metric.amount(target.accuracy - accuracy)} {side} the target {aim}, where {allowed} may"
-        " be lost"
-    )
+    lost = f"{metric.amount(target.accuracy - accuracy)} {side} the target {aim}"
     if is_kept(accuracy, False, target, threshold):
-        return lost
+        return f"{lost}, within the accepted {allowed}"
+    lost += f", more than the accepted {allowed}"
     if not is_let_through:
         return f"NOT kept: {lost}"
-    why = f"the target rests on {'one run' if target.runs == 1 else f'{target.runs} runs'}"
+    why = f"the target rests on {counted(target.runs, 'run')}"
     if target.scatter - threshold > target.error:
         why = "runs without a switch differ as much by chance"
-    return f"{lost}: let through as {why}"
+    return f"{lost}: the guard let it pass, as {why}"
 
 
 def spread_text(target: Target, threshold: float, metric: Metric, first: str) -> str | None:
@@ -96,9 +93,9 @@ def spread_text(target: Target, threshold: float, metric: Metric, first: str) ->
     chance = f"{target.scatter:.2g}"
     return (
         f"{target.runs} runs of {first} alone differ by more than the"
-        f" {metric.with_unit(f'{threshold:g}')} that may be lost: 1 in 20 of them is"
-        f" {metric.with_unit(chance)} worse than their mean by chance, so guards let that much"
-        f" through; a threshold of {chance} accepts it, and 3 threshold runs measure what to accept"
+        f" {metric.with_unit(f'{threshold:g}')} that may be lost: by chance, 1 in 20 of them is"
+        f" {metric.with_unit(chance)} worse than their mean, so guards accept that much; set a"
+        f" threshold of {chance} to accept it everywhere, or measure one with 3 threshold runs"
     )
 
 
@@ -108,7 +105,7 @@ def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[st
     usual = promise.baseline_kept_share
     if delivered is not None and bare is not None and usual is not None:
         yield (
-            f"About {_of_100(delivered)} of 100 guarded trainings should deliver a model {mean};"
+            f"About {_of_100(delivered)} of 100 guarded runs should deliver a model {mean};"
             f" without a guard, about {_of_100(bare)}; with {first} alone, about"
             f" {_of_100(usual)}."
         )
@@ -119,7 +116,7 @@ def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[st
         if promise.confidence is not None and is_faster:
             sure = f" (probability of saving time: {probability_text(promise.confidence)})"
         yield (
-            f"A guarded training is expected to take {promise.expected_time:.2f} of the time of"
+            f"A guarded run is expected to take {promise.expected_time:.2f} of the time of"
             f" {first} alone, failed switches included{sure}."
         )
 
@@ -148,14 +145,14 @@ def kept_text(policy: TimingPolicy) -> str | None:
     others = [] if usual is None else [f"{_of_100(usual)} with {first} alone"]
     if policy.is_for_guard and policy.promise.delivered_share is not None:
         others.insert(0, f"{_of_100(share)} without a guard")
-        share, what = policy.promise.delivered_share, "guarded trainings"
+        share, what = policy.promise.delivered_share, "guarded runs"
     aside = f" ({', '.join(others)})" if others else ""
     return f"about {_of_100(share)} of 100 {what}{aside}"
 
 
 def guard_text(policy: TimingPolicy) -> str:
     """Returns what a policy is for."""
-    return "guarded trainings" if policy.guarded else "trainings without a guard"
+    return "guarded runs" if policy.guarded else "runs without a guard"
 
 
 def expected_time_text(policy: TimingPolicy) -> str | None:
@@ -238,14 +235,14 @@ def _accuracies(policy: TimingPolicy, percent: float) -> list[float]:
 
 
 def uses_text(summary: UseSummary) -> str:
-    """For example `used 41 times, 39 kept, 1.43 times as fast; the guard went back twice`."""
+    """For example `41 runs: 39 kept the accuracy; the guard went back twice`."""
     if not summary.uses:
         return "not used yet"
-    kept = f"{summary.kept:,} kept" if summary.kept is not None else "no target to judge by"
-    parts = [f"used {_times(summary.uses)}", kept]
+    text = f"{counted(summary.uses, 'run')}: {summary.kept:,} kept the accuracy"
+    if summary.kept is None:
+        text = f"{counted(summary.uses, 'run')}, not judged as no target is measured"
     if summary.speed_up is not None:
-        parts.append(f"{summary.speed_up:.2f} times as fast")
-    text = ", ".join(parts)
+        text += f", {summary.speed_up:.2f} times as fast"
     if summary.alarms:
         text += f"; the guard went back {_times(summary.alarms)}"
     return text if summary.drift is None else f"{text}; {drift_text(summary.drift)}"
@@ -261,7 +258,7 @@ def drift_text(drift: Drift) -> str:
 
 def uses_sentence(summary: UseSummary) -> str:
     """`uses_text` as a sentence."""
-    return sentence(uses_text(summary))
+    return sentence(f"{'used in ' if summary.uses else ''}{uses_text(summary)}")
 
 
 def uses_as_json(summary: UseSummary) -> dict[str, Any]:

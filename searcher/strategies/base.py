@@ -57,7 +57,7 @@ class Decided:
         switch_percent: The switch point of the timing policy.
         target_accuracy: A, the accuracy that candidates were compared with; None where nothing has
             measured it yet, and all shares are those that are expected of such jobs.
-        promise: What is expected of later trainings with it.
+        promise: What is expected of later runs with it.
     """
 
     switch_percent: float
@@ -108,7 +108,7 @@ class SwitchPointBelief:
 
     Attributes:
         switch_percent: The switch point.
-        good_probability: Probability that guarded trainings with it take less time than with the
+        good_probability: Probability that guarded runs with it take less time than with the
             first protocol alone; without a guard, that enough of them keep the accuracy.
         kept_share: Probability that one more run loses at most beta.
         low_accuracy: Lower end of the range in which nine of ten further runs end.
@@ -345,7 +345,7 @@ class Strategy(ABC):
 
 
 def is_guarded(strategy: Strategy) -> bool:
-    """Whether a strategy is about guarded trainings."""
+    """Whether a strategy is about guarded runs."""
     guarded: bool = getattr(strategy, "guarded", False)
     return guarded
 

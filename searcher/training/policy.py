@@ -184,7 +184,7 @@ def chosen_by_policy(
     if not candidates and learns is not None:
         begun = _begun(wanted, elsewhere, learns) if is_real else None
         if begun is None and known:
-            home.tell(none_found(known, selection, home.url, ["this job begins anew"]))
+            home.tell(none_found(known, selection, home.url, ["this job starts over"]))
         return begun or chosen_by_learning(wanted, learns, goes_back)
     if not candidates:
         if elsewhere and is_real:
@@ -198,7 +198,7 @@ def chosen_by_policy(
     except PolicyError as error:
         if learns is None:
             raise
-        home.tell(UserError(error.what, remedy="this job begins anew"))
+        home.tell(UserError(error.what, remedy="this job starts over"))
         return chosen_by_learning(wanted, learns, goes_back)
     planned: NextRun | None = None
     is_learnt = policy.study.startswith(LEARNT) or (is_real and isinstance(trainer, ClusterChoice))
@@ -343,9 +343,9 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> Said:
     if found is not None:
         how = f"switches to {second} at {percent:g} %, guarded" if is_switch else f"uses {first}"
         return (
-            f"{begin} begins from what simulated runs found (version {found.version} for"
-            f" {found.job.workers} simulated workers): it {how}; from then on only runs on this"
-            " cluster decide"
+            f"{begin} starts from the policy of simulated runs (version {found.version} for"
+            f" {found.job.workers} simulated workers): it {how}; after that only runs on this"
+            " cluster count"
         )
     expected = planned.expected
     if expected is not None:
@@ -376,7 +376,7 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
                 " much worse a model may be,"
             )
         return [
-            f"uses {first} alone: {measures} for the {left - 1:,} trainings after it (",
+            f"uses {first} alone: {measures} for the {left - 1:,} runs after it (",
             Set("expected_runs", verb=""),
             "). Knowing it is expected to save these more time than a switch would save now. How"
             " early this job may switch is not known yet",
@@ -392,13 +392,13 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
         "what was trained after it" if planned.goes_back else "all that was trained until then",
         jobs=other_jobs_text(planned.own_jobs),
         has_runs=planned.policy is not None,
-        span="this training" if left == 1 else f"the {left:,} trainings to come",
+        span="this run" if left == 1 else f"the {left:,} runs to come",
     )
     return [
         f"{words} To train with {first} alone, ",
         Set("switch_at", 100, "use"),
-        "; to say how many trainings are to come, ",
-        Set("expected_runs", verb=""),
+        "; to say how many runs you expect, ",
+        Set("expected_runs", verb="use"),
     ]
 
 

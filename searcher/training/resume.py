@@ -260,8 +260,8 @@ def save_model(
     if final is None:
         reasons = [event.reason for event in record.events if event.kind == "unsaved"]
         raise FatalError(
-            f"the trained values could be written nowhere ({(reasons or ['no reason known'])[-1]}),"
-            " so no model was saved",
+            "the trained values could not be written anywhere"
+            f" ({(reasons or ['no reason known'])[-1]}), so no model was saved",
             remedy=checkpoints.how_to_go_on,
         )
     try:

@@ -263,7 +263,9 @@ def train(
             uses_home.record(used, kept.use_id, record, choice=policy, model=output)
             target = uses_home.target(used, kept.spec.band)
             uses_home.tell_lessons(used, expected_runs if run.learns else None)
-            SideOutput("checkpoints that are needed no longer stay; remove them", tell)(kept.remove)
+            SideOutput("checkpoints that are no longer needed are still there; remove them", tell)(
+                kept.remove
+            )
             check_sound(record, workload)
             if mlflow is not None:
                 version = None if used is None else used.version

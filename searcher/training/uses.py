@@ -150,7 +150,7 @@ class UsesHome:
                 self.tell(UserError((f"earlier runs stay in {path}: ", reason_of(error))))
                 continue
             if taken.recorded:
-                self.tell(f"earlier runs taken in from {path}: {taken.recorded}")
+                self.tell(f"earlier runs imported from {path}: {taken.recorded}")
             for words in (taken.kept, taken.set_aside):
                 if words:
                     others = f" (and {len(words) - 1} more such lines)" if words[1:] else ""
@@ -165,15 +165,15 @@ class UsesHome:
                 continue
             self.tell(
                 UserError(
-                    (f"this run waits in {path} to be counted (", reason, ")"),
+                    (f"this run waits in {path} to be recorded (", reason, ")"),
                     remedy=(
-                        "a later run that reaches the database takes it in",
+                        "a later run that reaches the database imports it",
                         Run(Command.IMPORT_USES, (str(path),), "import it with:"),
                     ),
                 )
             )
             return
-        self.tell(UserError(("error: this run cannot be counted as a use of its policy: ", reason)))
+        self.tell(UserError(("error: this run cannot be counted for its policy: ", reason)))
 
     def tell_lessons(
         self,

@@ -14,6 +14,6 @@ def unguarded_warning(policy: TimingPolicy) -> UserError | None:
     if policy.promise.kept_share is not None:
         share = f"about {100 * policy.promise.kept_share:.0f} of 100 runs"
     return UserError(
-        f"this policy was found for guarded trainings: without a guard {share} keep the accuracy",
+        f"this policy was found for guarded runs: without a guard {share} keep the accuracy",
         remedy=Run(Command.SEARCH, ("WORKLOAD", Set("guarded", False)), "for a careful one, run:"),
     )

@@ -101,7 +101,7 @@ def unmeasured_text(
     alone: str = "",
     *,
     jobs: str = f"{RECORDED} recorded jobs",
-    span: str = "this training",
+    span: str = "this run",
     has_runs: bool = False,
 ) -> str:
     """Says what a training with such a policy does and why, and what nobody knows.
@@ -125,9 +125,9 @@ def unmeasured_text(
     how = f"switches to {second} at {policy.switch_percent:g} %"
     if policy.switch_percent == 0:
         how = f"uses {second} from the start"
-    tests = "its own tests"
+    tests = "its own evaluations"
     if not policy.threshold:
-        tests += ", which without a threshold show little but a run that diverges"
+        tests += ", which without a threshold notice little but a run that diverges"
     sources = f"{jobs} and its own runs" if has_runs else jobs
     return (
         f"{how}, which should be fastest for {span}, judging by {sources}. No run of {first} alone"
@@ -151,12 +151,12 @@ def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
     if has_runs:
         few = "none" if policy.threshold else "too few"
         time_by = ", by the pace of this job's runs"
-        share_by = f", by other jobs and by how these runs ended, {few} of them with {first} alone"
+        share_by = f", by other jobs and these runs, {few} of them with {first} alone"
     rests_on = "Expected" if has_runs else "Expected from those jobs, not measured on this one"
     return (
         f"{rests_on}: {time:.2f} of the time of {first} alone{time_by}, and a model"
         f" {_good_text(policy.threshold, first, policy.job.metric)} in about"
-        f" {100 * delivered:.0f} of 100 trainings (with {first} alone, about"
+        f" {100 * delivered:.0f} of 100 runs (with {first} alone, about"
         f" {100 * usual:.0f}){share_by}."
     )
 
@@ -165,6 +165,6 @@ def _good_text(threshold: float, first: str, metric: Metric) -> str:
     if threshold:
         return f"within {metric.with_unit(f'{threshold:g}')} of {first}'s mean {metric.name}"
     return (
-        f"no worse than {first}'s own models are by chance (nobody has measured how much that is in"
-        f" {metric.name})"
+        f"no worse than {first}'s own models are by chance (how much that is in {metric.name} is"
+        " not measured)"
     )

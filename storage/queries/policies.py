@@ -42,9 +42,9 @@ class PolicyVersion(MeasuredJobColumns):
     speed_up: Annotated[float | None, "baseline seconds over training seconds"]
     evidence_runs: Annotated[int, "number of trials that it rests on"]
     strategy: Annotated[str, "strategy that decided"]
-    guarded: Annotated[bool, "whether it was found for guarded trainings, or without a guard"]
+    guarded: Annotated[bool, "whether it was found for guarded runs, or without a guard"]
     min_kept_share: Annotated[
-        float | None, "share of trainings without a guard that has to keep the accuracy"
+        float | None, "share of runs without a guard that has to keep the accuracy"
     ]
     promise: Promise
     study: Annotated[str, "search that found it"]

@@ -212,6 +212,11 @@ def protocol_label(protocol: str) -> str:
     return protocol_text(protocol).removeprefix("the ")
 
 
+def with_protocol(protocol: str) -> str:
+    """How to train with a protocol: `with BSP`, or `the first way`."""
+    return _WAYS.get(protocol) or f"with {protocol_text(protocol)}"
+
+
 _LONGEST_NAME_BYTES = 200  # with its endings it is a file's name
 
 

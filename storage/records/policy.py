@@ -27,19 +27,19 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is expected of later trainings with a switch; None where a strategy does not say."""
+    """What is expected of later runs with a switch; None where a strategy does not say."""
 
     confidence: Annotated[
         float | None,
-        "probability that guarded trainings take less time than the baseline; without a guard,"
+        "probability that guarded runs take less time than the baseline; without a guard,"
         " that enough keep the accuracy",
     ] = None
     kept_share: Annotated[
-        float | None, "expected share of trainings without a guard that lose at most beta"
+        float | None, "expected share of runs without a guard that lose at most beta"
     ] = None
     delivered_share: Annotated[
         float | None,
-        "the same share among the models that guarded trainings deliver: one whose switch failed is"
+        "the same share among the models that guarded runs deliver: one whose switch failed is"
         " trained on from an earlier state",
     ] = None
     baseline_kept_share: Annotated[float | None, "the same share with the first protocol alone"] = (
@@ -47,7 +47,7 @@ class Promise:
     )
     expected_time: Annotated[
         float | None,
-        "expected time of a later training over the baseline's, failed switches included",
+        "expected time of a later run over the baseline's, failed switches included",
     ] = None
     reason: Annotated[
         str | None,
@@ -97,7 +97,7 @@ class TimingPolicy:
             to be measured, in runs with the first protocol alone.
         threshold_runs: In how many first such runs the threshold is measured; 0 if it was given.
         measured: What the runs of the search measured.
-        promise: What is expected of later trainings.
+        promise: What is expected of later runs.
         strategy: Name of the strategy that decided.
         study: Name of the Optuna study that found it.
         evidence: The completed trials of that study.
@@ -105,9 +105,9 @@ class TimingPolicy:
         software: Version by name of distribution.
         guarded: Whether it was found for trainings that go back to a switch that failed, as those
             of `syncswitch-run` do; if not, it has to hold without a guard.
-        min_kept_share: The share of trainings without a guard that has to keep the accuracy, 0 to
+        min_kept_share: The share of runs without a guard that has to keep the accuracy, 0 to
             1, or the first protocol's own share less 1 - min_kept_share; None for guarded
-            trainings, and if the strategy has none.
+            runs, and if the strategy has none.
         band: Results of the first protocol alone, which a training with this policy is compared
             with while it runs; None if they were not recorded.
     """
@@ -147,7 +147,7 @@ class TimingPolicy:
 
     @property
     def is_for_guard(self) -> bool:
-        """True if it has a switch that was found for guarded trainings."""
+        """True if it has a switch that was found for guarded runs."""
         return self.guarded and self.switch_percent < BASELINE_PERCENT
 
 

@@ -128,7 +128,7 @@ def take_in(
         return TakenIn()
     except OSError as error:
         raise UserError(
-            f"cannot take in the uses of {path}: {error.strerror or error}; they stay in it"
+            f"cannot import the runs in {path}: {error.strerror or error}; they stay in it"
         ) from error
 
 
@@ -144,7 +144,9 @@ def _take_in(
     aside = path.with_name(f"{path.name.removesuffix(_SUFFIX)}{_ASIDE}")
 
     def refuse(number: int, error: Exception) -> None:
-        why = f"line {number} of {path} is not a use ({reason_of(error)}); it is in {aside} now"
+        why = (
+            f"line {number} of {path} is not a valid run ({reason_of(error)}); it is now in {aside}"
+        )
         refused[why] = lines[number - 1]
 
     for number, line in enumerate(lines, 1):
@@ -158,7 +160,7 @@ def _take_in(
     if not uses:
         why = next(iter(refused)).partition("(")[2].partition(");")[0]
         raise UserError(
-            f"{path} holds no use of a policy ({why}) and stays as it is; give a file that a"
+            f"{path} has no run with a policy ({why}) and is left as it is; give a file that a"
             f" training has left, such as NAME{_SUFFIX}"
         )
     for number, use in uses.items():

@@ -50,7 +50,7 @@ def test_no_word_is_about_clusters_and_no_loss_is_negated(
     trained = Invoke(program=train, SYNCSWITCH_STORAGE=sqlite_url)
     done = found.succeeds("run", "losing", *job, "--threshold", "0.05", "--halvings", "2")
     said = [done]
-    assert "with the first way for the first 25 % of its 100 steps, then with" in done.stdout
+    assert "Train `losing` the first way for 25 % of its 100 steps, then the second" in done.stdout
     assert "The first way alone reached 0.43" in done.stdout
     assert "the first way alone, run 1: val_loss 0.43" in done.stderr
     # What trains with the guard comes first, and can be pasted as it is.
@@ -115,7 +115,7 @@ def test_a_policy_of_another_command_says_what_differs(
     if "--workers" in changes:
         done = run.succeeds(*changes)
         assert f"policy 'current' of 'losing' {difference.partition(';')[0]}" in done.stderr
-        assert "; this job begins anew" in done.stderr
+        assert "; this job starts over" in done.stderr
 
 
 def test_the_same_failure_is_shown_once(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     assert "(there is one for 2 simulated" in other
     assert f"syncswitch-search run {words[0]} --trainer simulated --profile uniform" in other
     told, begins = run.succeeds(*words[:1], "--trainer", "simulated").stderr.splitlines()
-    assert told == other.removeprefix("error: ").partition("; find")[0] + "; this job begins anew"
+    assert told == other.removeprefix("error: ").partition("; find")[0] + "; this job starts over"
     # Of so short a job 6.25 % is no whole round.
     assert "switches to ASP at 12.5 %, which should be fastest for the 3 trainings" in begins
     for keeps_to_it in (["--no-learn"], ["--no-guard"], ["--policy", "1"]):
@@ -88,7 +88,7 @@ def test_real_runs_begin_from_the_policy_of_simulated_ones(folder: Path) -> None
     (simulated,) = search.answer("policy", "list")
     assert simulated["switch_percent"] == 50.0
     report, told = real_run(job)
-    assert "begins from what simulated runs found (version 1 for 2 simulated workers)" in told
+    assert "starts from the policy of simulated runs (version 1 for 2 simulated workers)" in told
     assert report["guard"]["state"] == "quiet"
     assert [phase["protocol"] for phase in report["phases"]] == ["bsp", "asp"]
     real = next(row for row in search.answer("policy", "list") if row["simulated_cluster"] is None)
@@ -111,9 +111,9 @@ def test_a_first_real_run_that_was_killed_goes_on_as_it_began(folder: Path) -> N
     stop = ["--checkpoint-every", "10", "--inject", "kill:chief,at=30%"]
     killed = warm_program.run("syncswitch-run", job, *stop, folder=folder)
     assert killed.returncode != 0
-    assert "begins from what simulated runs found" in killed.stderr
+    assert "starts from the policy of simulated runs" in killed.stderr
     report, told = real_run(job, "--resume", *stop)
-    assert "begins from what simulated runs found" in told
+    assert "starts from the policy of simulated runs" in told
     assert f"with seed {report['seed']}," in killed.stderr
     (use,) = search.answer("uses", "list", report["policy"]["fingerprint"])
     assert use["switch_percent"] == 50.0

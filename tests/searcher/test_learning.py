@@ -1,4 +1,4 @@
-"""Learning from later trainings: lessons of runs, the next one, and what becomes of a policy."""
+"""Learning from later runs: lessons of runs, the next one, and what becomes of a policy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ USES = 40
 
 
 def use(percent: float, number: int, *, fails: bool = False) -> list[Observation]:
-    """What a guarded training shows; its accuracy swings by two thousandths."""
+    """What a guarded run shows; its accuracy swings by two thousandths."""
     share = percent / 100
     trained = Observation(
         percent,
@@ -144,10 +144,10 @@ def test_many_uses_try_an_earlier_switch() -> None:
     ("uses", "kept", "alarms", "speed_up", "expected"),
     [
         (0, 0, 0, None, "not used yet"),
-        (41, 39, 0, 1.43, "used 41 times, 39 kept, 1.43 times as fast"),
-        (41, 39, 2, 1.43, "used 41 times, 39 kept, 1.43 times as fast; the guard went back twice"),
-        (1, 0, 1, None, "used once, 0 kept; the guard went back once"),
-        (1234, 1200, 0, None, "used 1,234 times, 1,200 kept"),
+        (41, 39, 0, 1.43, "41 runs: 39 kept the accuracy, 1.43 times as fast"),
+        (41, 39, 2, None, "41 runs: 39 kept the accuracy; the guard went back twice"),
+        (1, 0, 1, None, "1 run: 0 kept the accuracy; the guard went back once"),
+        (1234, 1200, 0, None, "1,234 runs: 1,200 kept the accuracy"),
     ],
 )
 def test_the_uses_of_a_policy_in_a_few_words(
@@ -155,7 +155,7 @@ def test_the_uses_of_a_policy_in_a_few_words(
 ) -> None:
     summary = UseSummary(uses, kept, alarms, 0, None, speed_up, None)
     assert uses_text(summary) == expected
-    assert uses_sentence(summary) == f"{expected[0].upper()}{expected[1:]}."
+    assert uses_sentence(summary) == (f"Used in {expected}." if uses else "Not used yet.")
 
 
 W = IDENTITY.total_worker_steps
@@ -226,7 +226,7 @@ def test_from_nothing_to_a_policy(url: str) -> None:
     assert plans[0].band == Band(None, 0.01)
     (first,) = versions(url)
     assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
-    assert first.promise.reason == "no run with a switch was made so far"
+    assert first.promise.reason == "no run has tried a switch yet"
     while len(versions(url)) == 1:
         plans.append(make_run(url))
         assert len(plans) < 15
@@ -667,8 +667,8 @@ def test_many_trainings_buy_a_run_of_the_first_protocol_alone_and_then_all_are_j
     bought, words = own_run(url, 40, 0.902)
     assert bought.switch_percent == 100.0
     assert words == [
-        "the target is measured: BSP alone reached an accuracy of 0.9020; version 2 has it, and"
-        " later runs are held to it"
+        "the target is measured: BSP alone reached an accuracy of 0.9020; it is in version 2, and"
+        " later runs are compared with it"
     ]
     first, second = versions(url)
     assert (first.target_accuracy, second.target_accuracy) == (None, 0.902)

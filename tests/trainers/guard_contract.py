@@ -118,7 +118,7 @@ class GuardContract:
                 assert failed.alarm.startswith("it ends with ")
             else:
                 assert switch + 3 * 20 - 20 < failed.worker_step <= W
-                assert failed.alarm.startswith("3 tests in a row are below ")
+                assert failed.alarm.startswith("3 evaluations in a row are below ")
             assert failed.accuracy is not None
             if failed.worker_step < W:
                 # Of the tests that were told of, but do not count.

@@ -135,7 +135,7 @@ def test_a_policy_of_another_size_is_told(path: Path, caplog: pytest.LogCaptureF
     LoopSwitch(path, total_steps=W, processes=4)  # it was found without a number of workers
     assert caplog.messages == []
     LoopSwitch(path, total_steps=2 * W)
-    told = f"and {path} is for 1,000: where the switch belongs may differ; find a policy for this"
+    told = f"and {path} is for 1,000: the best switch may differ; find a policy for this"
     assert caplog.messages == [f"this loop has 2,000 steps, {told} job"]
     caplog.clear()
     for four in (LoopSwitch(written(path, workers=8), processes=8), LoopSwitch(path, processes=4)):
@@ -278,7 +278,7 @@ def test_numbers_of_numpy_are_numbers(path: Path, kind: Any, step_kind: Any) -> 
 # The loop's first step and stride: where its switch is, whether it is guarded, what is told.
 STEPS = {
     "by sevens": (0, 7, 126, True, None),
-    "from behind": (600, 5, 600, True, "begins at step 600, behind the switch at step 125"),
+    "from behind": (600, 5, 600, True, "starts at step 600, after the switch at step 125"),
     "that saves nothing": (0, 5, 125, False, "nothing was saved there"),
 }
 
@@ -335,11 +335,11 @@ def test_a_loop_that_looks_beyond_the_next_switch_before_it_goes_back_is_guarded
 
 
 SAID = (
-    "this training switches to the second way at 50 %, which should be fastest for this training,"
-    " judging by 7 recorded jobs. No run of the first way alone has measured a target yet, so it is"
-    " guarded by its own tests; a failed switch costs what was trained after it, {}. Expected from"
-    " those jobs, not measured on this one: 0.71 of the time of the first way alone, and a model"
-    " within 0.01 of the first way's mean accuracy in about 89 of 100 trainings (with the first way"
+    "this run switches to the second way at 50 %, which should be fastest for this run, judging by"
+    " 7 recorded jobs. No run of the first way alone has measured a target yet, so it is guarded by"
+    " its own evaluations; a failed switch costs what was trained after it, {}. Expected from those"
+    " jobs, not measured on this one: 0.71 of the time of the first way alone, and a model"
+    " within 0.01 of the first way's mean accuracy in about 89 of 100 runs (with the first way"
     " alone, about 95). To train with the first way alone, set switch_at=100"
 )
 

@@ -136,8 +136,8 @@ class Guard:
         usual = _between(newest.worker_step, self._steps, self._means)
         text, side = self._metric.text, "above" if self._metric.is_less_better else "below"
         return (
-            f"{IN_A_ROW} tests in a row are {side} what runs without a switch reach: "
-            f"{text(newest.accuracy)}, where it has {text(usual)} and {text(limit)} is allowed"
+            f"{IN_A_ROW} evaluations in a row are {side} those of runs without a switch: "
+            f"{text(newest.accuracy)}, where these have {text(usual)} and {text(limit)} is accepted"
         )
 
     def _standing_still(self, after: Sequence[Evaluation], allowed: float) -> str | None:
@@ -161,7 +161,7 @@ class Guard:
         margin = max(band.margin, _LEAST_MARGIN * band.threshold)
         if accuracy + rise >= target - allowed - margin:
             return None
-        found = f"it has {self._metric.text(accuracy)} and hardly gets better, "
+        found = f"it has {self._metric.text(accuracy)} and hardly improves, "
         return found + self._far_from_target(accuracy, target, allowed)
 
     def _missed(self, evaluations: Sequence[Evaluation], allowed: float) -> str | None:
@@ -175,11 +175,11 @@ class Guard:
 
     def _far_from_target(self, accuracy: float, target: float, allowed: float) -> str:
         metric, margin = self._metric, self._band.margin
-        how_sure = f" and {margin:.2g} more is let through" if margin else ""
+        how_sure = f" and the margin of {margin:.2g}" if margin else ""
         side = "above" if metric.is_less_better else "below"
         return (
-            f"{metric.amount(target - accuracy)} {side} the target {metric.text(target)}, where"
-            f" {metric.with_unit(f'{allowed:g}')} may be lost{how_sure}"
+            f"{metric.amount(target - accuracy)} {side} the target {metric.text(target)}, more than"
+            f" the accepted {metric.with_unit(f'{allowed:g}')}{how_sure}"
         )
 
 

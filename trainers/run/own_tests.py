@@ -126,7 +126,7 @@ def standing_still(tests: Sequence[Evaluation], switch_worker_step: int, job: Jo
         return None
     text, verb = job.metric.text, "falling" if job.metric.is_less_better else "rising"
     return (
-        f"{job.metric.name} stands still at {text(recent[-1])}, where it was still {verb} at the"
+        f"{job.metric.name} has stalled at {text(recent[-1])}, although it was still {verb} at the"
         f" switch, from {text(before[-2])} to {text(before[-1])}"
     )
 
@@ -164,7 +164,7 @@ def late(tests: Sequence[Evaluation], job: Job) -> str | None:
     text, verb = job.metric.text, "falling" if job.metric.is_less_better else "rising"
     return (
         f"{job.metric.name} is {text(now)} after {done / job.total_worker_steps:.0%} of the job,"
-        f" and still {verb}, but too late to get beyond about {text(now + gain)}"
+        f" and still {verb}, but too slowly to get beyond about {text(now + gain)}"
     )
 
 

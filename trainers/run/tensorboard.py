@@ -73,14 +73,14 @@ def watched_aside(
     tell: Callable[[str], object],
 ) -> Iterator[Observer]:
     """Opens an observer whose failure, also at its beginning or end, costs no run."""
-    output = SideOutput("nobody follows this run any more, and it goes on", tell)
+    output = SideOutput("the observer of this run has stopped, and the run goes on", tell)
     stack = ExitStack()
     observer = output(lambda: stack.enter_context(watching(identity)))
     try:
         yield Aside(observer or Observer(), output)
     finally:
         # Also where it was given up.
-        SideOutput("what followed this run does not end", tell)(stack.close)
+        SideOutput("the observer of this run cannot be closed", tell)(stack.close)
 
 
 _LOG = logging.getLogger(__name__)

@@ -83,7 +83,7 @@ strategy_options = combined(
         type=click.Choice(list(STRATEGIES)),
         default=DEFAULT_STRATEGY,
         show_default=True,
-        help="Strategy of the search: adaptive = each run is chosen for what it tells per cost;"
+        help="Strategy of the search: adaptive = each run is chosen to save the most time;"
         " paper = binary search with R runs at each switch point (Sync-Switch, Algorithm 1).",
     ),
     click.option(
@@ -110,22 +110,22 @@ strategy_options = combined(
         "--guard/--no-guard",
         "guarded",
         default=None,
-        help="With --guard, find the policy with the least expected time for trainings that go back"
-        " to a switch that failed, as those of syncswitch-run do; with --no-guard, a policy with"
-        " which enough trainings keep the accuracy without going back (adaptive)."
+        help="With --guard, find the policy with the least expected time for guarded runs, which go"
+        " back to a switch that failed, as syncswitch-run does; with --no-guard, a policy with"
+        " which enough runs keep the accuracy without a guard (adaptive)."
         "  [default: --guard]",
     ),
     click.option(
         "--min-kept-share",
         metavar="SHARE",
         type=float,
-        help="With --no-guard: the share of later trainings that must keep the accuracy, unless"
+        help="With --no-guard: the share of later runs that must keep the accuracy, unless"
         " fewer do with the first protocol alone. Default: 0.95.",
     ),
     click.option(
         "--expected-runs",
         type=int,
-        help="How often the policy will be used: the more often, the more the search may cost"
+        help="How many runs with the policy to expect: the more, the more the search may cost"
         " (adaptive).  [default: 30]",
     ),
     click.option(
@@ -183,7 +183,7 @@ def chosen_pairs(
         if trainer.default_protocols != USUAL_PROTOCOLS:
             raise UserError(
                 f"--protocols {_ANY} is for protocols of syncswitch, and only you know what your"
-                " command calls its two ways of training; give each pair with a --protocols"
+                " command calls its two ways of training; give each pair with its own --protocols"
             )
         texts = _any_pairs(trainer, reference, workers or trainer.default_workers)
     pairs = tuple(dict.fromkeys(map(trainer.pair, texts)))

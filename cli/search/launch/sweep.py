@@ -286,7 +286,7 @@ def _verdict(sweep: Sweep, number: int, policy: TimingPolicy) -> str:
     assert point is not None  # a sweep trains at the points of its policies
     keeps = sweep.keeps_accuracy(point)
     if keeps is None:
-        return f"Whether {what} keeps the {metric.name} of {name} cannot be said."
+        return f"It is unknown whether {what} keeps the {metric.name} of {name}."
     text = f"{what} {'keeps' if keeps else 'does not keep'} the {metric.name} of {name}"
     if point.diverged_runs:
         return f"{text}: {point.diverged_runs} of {counted(point.runs, 'run')} diverged."
@@ -310,7 +310,7 @@ def _compared_with(sweep: Sweep) -> str:
     metric, threshold = identity.decided_by, sweep.threshold
     target = f"Target on {identity.size}: {accuracy_text(sweep.target_accuracy, metric)} ({origin})"
     if threshold is None:
-        return f"{target}; its runs do not say how much worse others may be: give --threshold."
+        return f"{target}; its runs do not show how much worse others may be: give --threshold."
     of_it = "" if metric.is_less_better else " of it"
     said = f"{target}; kept runs {metric.lose_at_most(threshold)}{of_it}."
     if sweep.given_threshold is None:

@@ -1,4 +1,4 @@
-"""The expected time of later trainings by switch point, and what further runs save of it."""
+"""The expected time of later runs by switch point, and what further runs save of it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _combinations(runs: int) -> tuple[NDArray[np.intp], Floats]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The consequences of a belief for later trainings.
+    """The consequences of a belief for later runs.
 
     Attributes:
         belief: The belief.
@@ -101,7 +101,7 @@ class Outlook:
 
     @functools.cached_property
     def times(self) -> Floats:
-        """(m,) expected time of a later training over that of the first protocol alone.
+        """(m,) expected time of a later run over that of the first protocol alone.
 
         Guarded, from the latest switch point to the earliest: T(last) = 1, and
         T(i) = k(i) a(i) + (1 - k(i)) (T(next) + w (1 - s(i)) r), where 1 - k(i) is by how much
@@ -134,7 +134,7 @@ class Outlook:
     def delivered_shares(self) -> Floats:
         """(m,) expected share of delivered models that keep the accuracy.
 
-        A guarded training delivers the model of the first switch that its guard accepts. The guard
+        A guarded run delivers the model of the first switch that its guard accepts. The guard
         compares with the measured target, and allows for the error of that.
         """
         if not self.is_guarded:
@@ -212,7 +212,7 @@ class Outlook:
         return counted
 
     def least_times(self, index: int, answers: Sequence[int], most_runs: int) -> list[float]:
-        """Returns the expected least time of a later training after one, two, ... further runs.
+        """Returns the expected least time of a later run after one, two, ... further runs.
 
         It is the mean over what the runs may measure, in four classes. Their switch point may be
         the answer if one of them keeps the accuracy; `answers` may be it anyway.
@@ -261,7 +261,7 @@ class Outlook:
         return least
 
     def least_time(self, answers: Sequence[int]) -> float:
-        """Returns the expected least time of a later training without a further run."""
+        """Returns the expected least time of a later run without a further run."""
         return float(self._sampled_times[1][:, answers].mean(axis=0).min())
 
     @functools.cached_property
@@ -294,7 +294,7 @@ class Outlook:
 
     @functools.cached_property
     def _spent_by_guess(self) -> Floats:
-        """(P, m) time of a later training."""
+        """(P, m) time of a later run."""
         spent: Floats = self._times_by_guess - self._unnoticed_by_guess
         return spent
 
@@ -321,7 +321,7 @@ class Outlook:
 
     @functools.cached_property
     def _times_by_guess(self) -> Floats:
-        """(P, m) time of a later training, including failures that are noticed late."""
+        """(P, m) time of a later run, including failures that are noticed late."""
         if not self.is_guarded:
             bare: Floats = self._alone + self._rarer + self._unnoticed_by_guess
             return bare

@@ -1,7 +1,7 @@
 """The adaptive strategy: a binary search in which every run is chosen for what it is worth.
 
 The grid is that of halving from the top: 100 %, 50 %, 25 %, ... A belief over the whole curve says
-how likely runs with each switch keep the accuracy, and so how long all later trainings are expected
+how likely runs with each switch keep the accuracy, and so how long all later runs are expected
 to take. A run is made if it saves more of that time than it costs, and the answer is the switch
 point with the least expected time.
 
@@ -91,7 +91,7 @@ _ANY_ACCURACY = 0.5
 _NINE_OF_TEN = (0.05, 0.95)
 
 
-UNTRIED_REASON = "no run with a switch was made so far"
+UNTRIED_REASON = "no run has tried a switch yet"
 """The reason of an answer that rests on the first protocol alone."""
 
 
@@ -100,14 +100,14 @@ class AdaptiveStrategy(Strategy):
     """Makes as many runs as the answer needs, and no more.
 
     Attributes:
-        guarded: Whether later trainings are guarded, as those of `syncswitch-run` are: they go back
+        guarded: Whether later runs are guarded, as those of `syncswitch-run` are: they go back
             to a switch that failed, and switch again later. Otherwise the answer has to hold with
             unguarded ones.
         goes_back: Whether a failed switch costs only what came after it. Otherwise a training that
             failed is made again from its beginning, with the first protocol alone.
         min_kept_share: Share of later runs that shall keep the accuracy without a guard, or at most
             1 - min_kept_share fewer than those of the first protocol alone.
-        expected_runs: Number of later trainings with the policy. A run is made if it saves more
+        expected_runs: Number of later runs with the policy. A run is made if it saves more
             time in these than it costs.
         target_runs: Number of runs behind `target_accuracy`, which says how certain it is.
         least_runs: Runs that the answer itself needs; None for one, or two without a guard.
@@ -229,7 +229,7 @@ class AdaptiveStrategy(Strategy):
 class Assessment:
     """The adaptive strategy's view of completed runs; raises UserError as `Strategy.decide`.
 
-    `runs_left` are the trainings to come, including the next one, each of which may try a switch
+    `runs_left` are the runs to come, including the next one, each of which may try a switch
     point; None for a search, whose runs come before all `strategy.expected_runs`. 0 is for the
     answer after all uses. A search compares with a target that it measures first; uses do without
     until a run of the first protocol alone pays. Uses do without a threshold as well: then it
@@ -571,8 +571,8 @@ class Assessment:
         if all(run.switch_percent == self._grid[self._last] for run in self._runs):
             return UNTRIED_REASON
         if self._is_guarded:
-            return "with what failed switches would cost, no earlier one is expected to save time"
-        return "no earlier switch is likely enough to keep the accuracy as often as wanted"
+            return "counting failed switches, no earlier switch is expected to save time"
+        return "no earlier switch is likely to keep the accuracy often enough"
 
     def _may_run(self, index: int) -> bool:
         """Returns whether one more run is within R and the budget; a use is made anyway."""

@@ -109,7 +109,7 @@ def test_a_failure_is_run_again_without_the_switch(
     assert "switch-100-" in str(report["output_folder"])
     assert left(report) == "7"
     done = run("--policy", path)
-    assert "found for guarded trainings" not in done.stderr
+    assert "found for guarded runs" not in done.stderr
     said = " ".join(done.stdout.split())
     assert "The guard gave up the switch at 20 % after 100.0 s: it ends with" in said
     assert "The command's output is in /" in said

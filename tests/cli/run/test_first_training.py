@@ -43,18 +43,19 @@ def test_the_first_training_needs_no_search_and_says_what_is_not_known(job: str)
     said = words_of(trained(job))
     assert (
         "this run, with seed 0, switches to ASP at 12.5 %, which should be fastest for the 3"
-        " trainings to come, judging by 7 recorded jobs. No run of BSP alone has measured a target"
-        " yet, so it is guarded by its own tests; a failed switch costs what was trained after it."
+        " runs to come, judging by 7 recorded jobs. No run of BSP alone has measured a target"
+        " yet, so it is guarded by its own evaluations; a failed switch costs what was trained"
+        " after it."
     ) in said
     expected = "Expected from those jobs, not measured on this one: "
     # Before the run; in its closing lines its own pace counts.
     assert said.count(expected) == 1
-    rests_on = "by other jobs and by how these runs ended, none of them with BSP alone."
+    rests_on = "by other jobs and these runs, none of them with BSP alone."
     assert said.count(rests_on) == 1
-    assert "target itself" not in said
+    assert "; target" not in said
     why = words_of(invoked(search, "policy", "show", "tiny", "--why"))
     assert "No target is measured: BSP alone has not trained this job." in why
-    assert "Before the first run, by 7 recorded jobs (digits with four networks" in why
+    assert "before the first run from 7 recorded jobs (digits with four networks" in why
     again = words_of(trained(job))
     assert expected not in again
     assert again.count(rests_on) == 2
@@ -71,7 +72,7 @@ def test_a_few_trainings_buy_no_run_of_the_first_protocol_alone_and_many_do(job:
         assert few["policy"]["target_accuracy"] is None
         assert few["time_to_accuracy_seconds"] is None
     said = words_of(trained(job, "--expected-runs", "40"))
-    assert "uses BSP alone: it measures the target for the 36 trainings after it" in said
+    assert "uses BSP alone: it measures the target for the 36 runs after it" in said
     assert "the target is measured: BSP alone reached an accuracy of" in said
     for _ in range(6):
         tenth = json.loads(trained(job, "--expected-runs", "40", "--json").stdout)
@@ -86,9 +87,9 @@ def test_a_metric_without_a_usual_threshold_takes_the_gain_at_once(job: str) -> 
     path = Path(job.partition(":")[0])
     path.write_text(path.read_text().replace('name="tiny",', 'name="tiny",\n    metric="loss",'))
     said = words_of(trained(job))
-    little = "guarded by its own tests, which without a threshold show little but a run that"
-    assert f"yet, so it is {little} diverges" in said
-    by_chance = "no worse than BSP's own models are by chance (nobody has measured how much"
+    little = "its own evaluations, which without a threshold notice little but a run that diverges"
+    assert f"yet, so it is guarded by {little};" in said
+    by_chance = "no worse than BSP's own models are by chance (how much that is in loss is not"
     assert said.count(by_chance) == 2
     assert json.loads(trained(job, "--json").stdout)["switch_percent"] < 100
     for command in ("show", "list"):

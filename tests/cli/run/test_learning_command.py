@@ -92,8 +92,8 @@ def test_what_a_guard_lets_through_is_said_with_the_reason(job: Job) -> None:
     run.succeeds()
     said = said_by(run)
     assert (
-        "accuracy 0.8864, 0.0136 below the target 0.9000, where 0.01 may be lost: let through as"
-        " the target rests on one run" in said
+        "accuracy 0.8864, 0.0136 below the target 0.9000, more than the accepted 0.01: the guard"
+        " let it pass, as the target rests on 1 run" in said
     )
     assert "NOT kept" not in said
     assert "The guard found nothing wrong" in said
@@ -112,11 +112,11 @@ def test_noise_is_measured_said_and_sends_no_run_back_again_and_again(
     # The first runs are sent back, as nobody knows yet how much runs differ.
     assert [bool(one) for one in failed] == [number in {1, 2} for number in range(8)]
     assert not any("," in one for one in failed)
-    spread = "runs of the first way alone differ by more than the 0.01 that may be lost: 1 in 20"
+    spread = "runs of the first way alone differ by more than the 0.01 that may be lost: by chance"
     assert [spread in words for words in said] == [number in {1, 2} for number in range(8)]
-    assert "a threshold of 0.15 accepts it, and 3 threshold runs measure" in said[2]
+    assert "a threshold of 0.15 to accept it everywhere, or measure one with 3" in said[2]
     low = next(number for number in range(3, 8) if not found[number]["kept"])
-    assert "let through as runs without a switch differ as much by chance" in said[low]
+    assert "the guard let it pass, as runs without a switch differ as much by chance" in said[low]
 
 
 def test_a_threshold_of_the_users_own_is_that_of_the_policies_to_come(
@@ -125,7 +125,7 @@ def test_a_threshold_of_the_users_own_is_that_of_the_policies_to_come(
     run = job(NOISY, "--learn", "--expected-runs", "30")
     assert run.answer("--threshold", "0.2")["policy"]["threshold"] == 0.2
     assert run.answer()["policy"]["threshold"] == 0.2
-    assert "where 0.3 may be lost" in said_by(run, "--threshold", "0.3")
+    assert "the accepted 0.3" in said_by(run, "--threshold", "0.3")
     assert run.answer()["policy"]["threshold"] == 0.3
     assert all(use["kept"] for use in used(sqlite_url))
 

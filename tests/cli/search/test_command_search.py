@@ -48,7 +48,7 @@ def test_the_switch_of_a_command_is_found(
     assert price_of_a_failure(url) == {"goes_back": False}
     assert "with DDP for the first 25 % of its 100 steps, then with LOCAL-SGD" in done.stdout
     # The command line that it ends with has no guard.
-    assert "found for guarded trainings: without a guard" in done.stderr
+    assert "found for guarded runs: without a guard" in done.stderr
     said = done.stdout.splitlines()[-1].strip()
     make_folder, own_command = said.split(" && ")
     folder = make_folder.removeprefix("mkdir ")

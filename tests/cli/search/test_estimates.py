@@ -54,7 +54,7 @@ def test_the_table_says_when_it_is_paid_back_and_what_it_assumes(
     job = ["--trainer", "command", "--command", "python train.py", "--total-steps", "20"]
     done = invoke.succeeds("run", "short", *job, "--dry-run", "--strategy", strategy, *TIMES)
     # The adaptive search leaves out what is no other switch.
-    said = "3.125 and 6.25 % of this job's 20 steps are one switch, after 1" in done.stderr
+    said = "3.125 and 6.25 % of this job's 20 steps are the same switch, after 1" in done.stderr
     assert said == (strategy == "paper")
     assert "never" in done.stdout
     assert caveat in " ".join(done.stdout.split())

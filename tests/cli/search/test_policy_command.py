@@ -138,7 +138,7 @@ def test_show_says_which_runs_are_in_the_database(invoke: Invoke, tmp_path: Path
 def test_show_says_why(invoke: Invoke, tmp_path: Path) -> None:
     text = invoke("policy", "show", "generated", "--why").stdout
     assert text.splitlines()[-2:] == [
-        "- This strategy decides by the mean of a fixed number of runs and believes nothing.",
+        "- This strategy decides by the mean of a fixed number of runs, without probabilities.",
         "- Never tried: 37.5 %, 62.5 %, 75 % and 87.5 %: later than the answer, so a switch there"
         " saves less.",
     ]
@@ -148,7 +148,7 @@ def test_show_says_why(invoke: Invoke, tmp_path: Path) -> None:
     storage = ["--storage", elsewhere(tmp_path)]
     invoke("policy", "import", str(file), *storage)
     text = invoke("policy", "show", "generated", "--why", *storage).stdout
-    asked = "How likely a switch there keeps the accuracy often enough, as believed after each run."
+    asked = "The probability after each run that a switch there keeps the accuracy often enough."
     assert asked in text.splitlines()
     content = invoke.answer("policy", "show", "generated", "--why", *storage)
     runs = content["why"]["runs"]

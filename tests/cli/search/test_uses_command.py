@@ -46,7 +46,7 @@ def used(policy: TimingPolicy, url: str) -> TimingPolicy:
 
 def test_a_policy_says_how_it_has_done(used: TimingPolicy, invoke: Invoke) -> None:
     gain = used.measured.baseline_seconds / used.measured.training_seconds
-    words = f"Used 3 times, 2 kept, {gain:.2f} times as fast; the guard went back once."
+    words = f"Used in 3 runs: 2 kept the accuracy, {gain:.2f} times as fast; the guard went back"
     for command in ("lookup", "show"):
         result = invoke("policy", command, "generated")
         assert words in result.stdout.splitlines()
@@ -54,7 +54,7 @@ def test_a_policy_says_how_it_has_done(used: TimingPolicy, invoke: Invoke) -> No
     assert shown["last_ended_at"].endswith("+00:00")
     assert [shown[name] for name in ("uses", "kept", "alarms", "kept_after_alarm")] == [3, 2, 1, 1]
     assert shown["speed_up"] == pytest.approx(gain)
-    assert "used 3 times, 2 kept" in invoke("status", "generated", "--once").stdout
+    assert "3 runs: 2 kept the accuracy" in invoke("status", "generated", "--once").stdout
     assert "3 (2 kept)" in invoke("status", "--once").stdout
     (document,) = invoke.answer("status")
     # They are nobody's trials.
@@ -113,7 +113,7 @@ def test_of_what_nobody_used_nothing_is_said_until_waiting_uses_are_taken_in(
     spool_use(path, use(replace(policy, study="elsewhere"), 1))
     result = invoke.succeeds("uses", "import", str(path))
     first, second = result.stdout.splitlines()
-    assert first == f"{path}: 1 taken in, 0 already there"
+    assert first == f"{path}: 1 imported, 0 already there"
     assert second.startswith(f"- line 2 of {path} stays there: the policy of 'generated'")
     again = invoke.answer("uses", "import", str(path))
     assert [one["recorded"] for one in again] == [0]
@@ -122,7 +122,7 @@ def test_of_what_nobody_used_nothing_is_said_until_waiting_uses_are_taken_in(
     # A policy file brings those that wait beside it.
     file = export(invoke, path.with_name("job.json"))
     spool_use(path, use(policy, 2))
-    assert f"1 later run taken in from {path}" in invoke("policy", "import", str(file)).stderr
+    assert f"1 later run imported from {path}" in invoke("policy", "import", str(file)).stderr
     assert "Used twice, 2 kept" in invoke("policy", "lookup", "generated").stdout
 
 
@@ -138,13 +138,21 @@ def test_no_file_of_others_is_touched_by_an_import(
     spool_use(waiting, use(policy, 0))
     others = [str(notes), str(own), str(empty), str(folder)]
     result = invoke("uses", "import", *others, str(waiting))
-    assert (result.exit_code, result.stdout.count("1 taken in")) == (2, 1)
-    assert [result.stderr.count(f"{one} holds no use") for one in others] == [1, 1, 1, 0]
+    assert (result.exit_code, result.stdout.count("1 imported")) == (2, 1)
+    assert [result.stderr.count(f"{one} has no run with a policy") for one in others] == [
+        1,
+        1,
+        1,
+        0,
+    ]
     assert f"{folder}: Is a directory" in result.stderr
     assert (notes.read_text(), empty.exists(), waiting.exists()) == ("my notes\n", True, False)
     assert len(invoke.answer("uses", "list")) == 1
     # Nor is what happens to lie beside a policy file, which is taken in all the same.
     file = export(invoke, tmp_path / "job.json")
     (tmp_path / "job.uses.jsonl").write_text("mine")
-    assert "job.uses.jsonl holds no use" in invoke.succeeds("policy", "import", str(file)).stderr
+    assert (
+        "job.uses.jsonl has no run with a policy"
+        in invoke.succeeds("policy", "import", str(file)).stderr
+    )
     assert (tmp_path / "job.uses.jsonl").read_text() == "mine"

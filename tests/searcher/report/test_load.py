@@ -153,23 +153,23 @@ GUARDED = {"kept_share": 0.86, "delivered_share": 0.961, "baseline_kept_share": 
             {**BARE, "speed_up_low": 1.31, "speed_up_high": 1.55},
             {
                 "about 93": f"of 100 runs stay {MEAN} (95 with BSP alone)",
-                "80 %": "sure that enough runs do",
+                "80 %": "probability that enough runs do",
                 "1.43": "times as fast as BSP alone (1.31 to 1.55)",
             },
             {
-                "found for": "trainings without a guard",
+                "found for": "runs without a guard",
                 "kept": "about 93 of 100 runs (95 with BSP alone)",
             },
         ),
         (
             {**GUARDED, "guarded": True, "expected_time": 0.412, "confidence": 0.97},
             {
-                "about 96": f"of 100 guarded trainings deliver a model {MEAN}",
+                "about 96": f"of 100 guarded runs deliver a model {MEAN}",
                 "about 86": f"of 100 runs without a guard stay {MEAN} (92 with BSP alone)",
-                "0.41": "of the time of BSP alone: a guarded training, failed switches included",
-                "97 %": "sure that it saves time",
+                "0.41": "of the time of BSP alone: a guarded run, failed switches included",
+                "97 %": "probability that it saves time",
             },
-            {"found for": "guarded trainings"},
+            {"found for": "guarded runs"},
         ),
         ({"training_seconds": 99.99}, {"never": "trainings until the search has paid off"}, {}),
     ],
@@ -191,7 +191,7 @@ def test_nobody_is_sure_of_a_gain_that_was_not_measured(database: Database) -> N
     slower = {"guarded": True, "confidence": 0.97, "training_seconds": 110.0}
     publish(database, add_search(database), **slower)
     figures = dict(key_figures(load_report(database, "generated")))
-    assert "sure that it saves time" not in figures.values()
+    assert "probability that it saves time" not in figures.values()
 
 
 def test_an_evaluation_is_no_search_to_show(database: Database) -> None:

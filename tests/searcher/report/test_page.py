@@ -106,7 +106,7 @@ def test_a_command_has_to_be_given_again(finished: ReportData) -> None:
     assert "give again what is not recorded (the command, and how its results are read):" in page
     assert "syncswitch-run generated --trainer command --total-steps 3000" in page
     assert "syncswitch-search run generated --trainer command --total-steps 3000" in page
-    assert "generated, first,asp Train generated" in page
+    assert "generated, first,asp Train `generated` the first way for 50 % of its" in page
     assert "worker" not in page.replace("--workers", "")
 
 

@@ -160,15 +160,15 @@ def test_the_rows_have_the_switch_points_with_runs_and_their_neighbours() -> Non
     guarded = replace(WHY, strategy=AdaptiveStrategy())
     assert [title for title, _ in belief_cells(guarded, 0, Metric())[3:]] == ["25 %", "50 %"]
     assert [belief_sentence(why) for why in (WHY, guarded)] == [
-        "How likely a switch there keeps the accuracy often enough, as believed after each run.",
-        "How likely guarded trainings with a switch there save time, as believed after each run.",
+        "The probability after each run that a switch there keeps the accuracy often enough.",
+        "The probability after each run that guarded runs with a switch there save time.",
     ]
 
 
 def test_all_of_it_is_said_once() -> None:
     assert why_sentences(WHY, "BSP", Metric()) == [
-        "One more run with the switch at 50 % ends between 0.9100 and 0.9300 with 90 %, and within"
-        " 0.01 of BSP's mean accuracy with 96 %.",
+        "One more run with the switch at 50 % ends between 0.9100 and 0.9300 with a probability of"
+        " 90 %, and within 0.01 of BSP's mean accuracy with one of 96 %.",
         "Never tried: 6.25 % (10 % likely) and 12.5 % (30 % likely): a run there costs more than it"
         " promises to save.",
         "Never tried: 25 % (52 % likely): the search's budget was spent.",
@@ -182,7 +182,7 @@ def test_all_of_it_is_said_once() -> None:
             {"runs": (), "untried": ()},
             "This strategy decides by the mean of a fixed number of runs",
         ),
-        ({"answer": None}, "There is no answer yet: no run has been measured that it could"),
+        ({"answer": None}, "There is no answer yet: no run of BSP alone is there to compare"),
     ],
 )
 def test_what_is_not_there_is_said_too(changes: dict[str, Any], said: str) -> None:
@@ -201,4 +201,4 @@ def test_an_error_is_said_as_it_is() -> None:
     )
     assert belief_cells(why, 0, error)[2] == ("MeanAbsoluteError", "12.5000 km")
     sure = why_sentences(why, "BSP", error)[0]
-    assert "between 12.0000 km and 13.5000 km with 90 %, and within 0.01 km of BSP's mean" in sure
+    assert "between 12.0000 km and 13.5000 km with a probability of 90 %" in sure

@@ -1,4 +1,4 @@
-"""Runs of a search end where the guard of a later training would send them back."""
+"""Runs of a search end where the guard of a later run would send them back."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_failing_run_ends_at_its_third_low_test(url: str) -> None:
         at_alarm = (alarm.worker_step, alarm.elapsed_seconds, 0.0, run.final_accuracy)
         assert run.failed == (FailedSwitch(run.switch_percent, alarm.reason, *at_alarm),)
         assert observations_of([run])[0].alarmed
-        assert alarm.reason.startswith("3 tests in a row are below what runs without a switch")
+        assert alarm.reason.startswith("3 evaluations in a row are below those of runs without")
 
 
 def test_how_much_it_loses_is_measured_where_that_is_wanted(url: str) -> None:

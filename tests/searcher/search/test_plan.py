@@ -47,9 +47,14 @@ def test_a_search_for_something_else_has_another_name() -> None:
     ("worker_steps", "workers", "halvings", "said"),
     [
         (128, 4, 5, None),
-        (64, 4, 5, "3.125 and 6.25 % of this job's 64 worker-steps are one switch, after 4, as a"),
+        (
+            64,
+            4,
+            5,
+            "3.125 and 6.25 % of this job's 64 worker-steps are the same switch, after 4,",
+        ),
         (64, 4, 4, None),
-        (1000, 16, 8, "0.390625 and 0.78125 and 1.5625 % of this job's 1,000 worker-steps are one"),
+        (1000, 16, 8, "0.390625 and 0.78125 and 1.5625 % of this job's 1,000 worker-steps are the"),
         (64, 1, 5, None),
     ],
 )

@@ -83,10 +83,10 @@ def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -
 
 def test_a_guarded_policy_tells_what_is_delivered_from_what_the_bare_switch_keeps() -> None:
     shares = (
-        "About 96 of 100 guarded trainings should deliver a model within 0.01 of BSP's mean"
+        "About 96 of 100 guarded runs should deliver a model within 0.01 of BSP's mean"
         " accuracy; without a guard, about 93; with BSP alone, about 95."
     )
-    time = "A guarded training is expected to take 0.41 of the time of BSP alone, failed switches"
+    time = "A guarded run is expected to take 0.41 of the time of BSP alone, failed switches"
     assert promise_sentences(GUARDED) == (
         f"{shares} {time} included (probability of saving time: 80 %)."
     )
@@ -95,7 +95,7 @@ def test_a_guarded_policy_tells_what_is_delivered_from_what_the_bare_switch_keep
         assert promise_sentences(unsure) == f"{shares} {time} included."
     assert promise_sentences(changed(GUARDED, expected_time=None)) == shares
     assert kept_text(GUARDED) == (
-        "about 96 of 100 guarded trainings (93 without a guard, 95 with BSP alone)"
+        "about 96 of 100 guarded runs (93 without a guard, 95 with BSP alone)"
     )
     assert expected_time_text(GUARDED) == "0.41 of the time of BSP alone"
     alone = changed(ALONE, guarded=True, delivered_share=0.954)

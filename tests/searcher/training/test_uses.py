@@ -75,12 +75,12 @@ def test_it_waits_beside_the_policy_file_until_a_run_finds_a_database(
     assert not (folder / "syncswitch.db").exists()
     path = policies / "job.uses.jsonl"
     first, _ = capsys.readouterr().err.splitlines()
-    assert f"this run waits in {path} to be counted (there is no database sqlite:" in first
-    assert first.endswith(f"takes it in, or import it with: take_in({str(path)!r})")
+    assert f"this run waits in {path} to be recorded (there is no database sqlite:" in first
+    assert first.endswith(f"imports it, or import it with: take_in({str(path)!r})")
     publish(sqlite_url)
     record(*place, use_id="c")
     assert (count(sqlite_url), lines(policies)) == (3, {})
-    assert f"earlier runs taken in from {path}: 2" in capsys.readouterr().err
+    assert f"earlier runs imported from {path}: 2" in capsys.readouterr().err
 
 
 def test_where_that_cannot_be_written_it_waits_beside_the_model(
@@ -90,7 +90,7 @@ def test_where_that_cannot_be_written_it_waits_beside_the_model(
     record(sqlite_url, str(gone / "job.json"), folder / "digits.keras")
     assert lines(folder) == {"digits.uses.jsonl": 1}
     record(sqlite_url, str(gone / "job.json"), gone / "m.keras")
-    assert "cannot be counted as a use of its policy" in capsys.readouterr().err
+    assert "cannot be counted for its policy" in capsys.readouterr().err
 
 
 def test_a_policy_that_the_database_does_not_have_keeps_it_waiting(

@@ -82,7 +82,7 @@ def test_a_line_that_is_not_whole_is_set_aside_with_a_word(
     taken = take_in(database, spool_path)
     aside = f"{spool_path.parent}/digits.refused.jsonl"
     assert taken.set_aside == (
-        f"line 2 of {spool_path} is not a use (it is torn or altered); it is in {aside} now",
+        f"line 2 of {spool_path} is not a valid run (it is torn or altered); it is now in {aside}",
     )
     assert (taken.recorded, ids(database)) == (2, ["use-0", "use-1"])
     assert (refused(spool_path), spool_path.exists()) == ([whole[:200]], False)
@@ -96,7 +96,7 @@ def test_a_file_that_holds_no_use_stays_as_it_is(
     database: Database, spool_path: Path, content: bytes
 ) -> None:
     spool_path.write_bytes(content)
-    with pytest.raises(UserError, match=r"holds no use of a policy .* stays as it is"):
+    with pytest.raises(UserError, match=r"has no run with a policy .* is left as it is"):
         take_in(database, spool_path)
     assert spool_path.read_bytes() == content
     assert list(spool_path.parent.glob("*.jsonl")) == [spool_path]

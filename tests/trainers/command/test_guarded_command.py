@@ -112,7 +112,7 @@ def usual(*steps: int, offset: float) -> list[Evaluation]:
 @pytest.mark.parametrize(
     ("behaviour", "alarm", "step", "seconds", "accuracy"),
     [
-        ("low", "3 tests in a row are below what runs without a switch reach", 70, 55.0, 0.35),
+        ("low", "3 evaluations in a row are below those of runs without a switch", 70, 55.0, 0.35),
         ("diverges", "it diverged", 50, 45.0, None),
         ("says so", "it diverged", 40, 40.0, None),
         ("ends low", "it ends with 0.7", 100, 70.0, sum((0.6, 0.7, 0.8, 0.9, 0.7)) / 5),
@@ -273,7 +273,7 @@ def test_a_loop_goes_back_by_itself(tmp_path: Path, plan: str) -> None:
     record, observer = trained(job)
     assert len(list(job.runs_folder.iterdir())) == 1
     alarm = record.guard.failed[0].alarm
-    assert alarm.startswith("3 tests in a row are below")
+    assert alarm.startswith("3 evaluations in a row are below")
     failed = FailedSwitch(40.0, alarm, 70, 55.0, 15.0, 0.35)
     assert record.guard == GuardOutcome(60.0, (failed,))
     assert list(record.evaluations) == [

@@ -355,7 +355,7 @@ def of_error(metric: str, value: float) -> dict[str, Any]:
 
 BELOW, ABOVE = (
     # 3 rounds and 5 worker-steps are the first epoch, whose test is the first; later ones have 8.
-    f"from 33 worker-steps, and on with bsp: 3 tests in a row are {side} what runs without a"
+    f"from 33 worker-steps, and on with bsp: 3 evaluations in a row are {side} those of runs"
     for side in ("below", "above")
 )
 
@@ -425,9 +425,9 @@ def test_without_a_policy_it_switches_at_the_half_and_says_what_is_not_known(
     assert (switch.workers, switch.total_worker_steps, switch.switch_worker_step) == (N, W, W // 2)
     (said,) = caplog.messages
     assert said.startswith(
-        "this training switches to ASP at 50 %, which should be fastest for this training, judging"
-        " by 7 recorded jobs. No run of BSP alone has measured a target yet, so it is guarded by"
-        " its own tests; a failed switch costs what was trained after it, and a copy of its state"
+        "this run switches to ASP at 50 %, which should be fastest for this run, judging by 7"
+        " recorded jobs. No run of BSP alone has measured a target yet, so it is guarded by its own"
+        " evaluations; a failed switch costs what was trained after it, and a copy of its state"
     )
     caplog.clear()
     alone = make(None, total_worker_steps=W, workers=N, switch_at=100)

@@ -241,17 +241,17 @@ def test_without_a_policy_it_takes_the_gain_and_says_what_is_not_known(
     assert record.guard is not None
     (said,) = caplog.messages
     assert said.startswith(
-        "this training switches to ASP at 6.25 %, which should be fastest for this training,"
-        " judging by 7 recorded jobs. No run of BSP alone has measured a target yet, so it is"
-        " guarded by its own tests; a failed switch costs what was trained after it, and its state"
-        " is kept in a file until then. Expected from those jobs, not measured on this one: 0.38 of"
+        "this run switches to ASP at 6.25 %, which should be fastest for this run, judging by 7"
+        " recorded jobs. No run of BSP alone has measured a target yet, so it is guarded by its"
+        " own evaluations; a failed switch costs what was trained after it, and its state is kept"
+        " in a file until then. Expected from those jobs, not measured on this one: 0.38 of"
     )
     assert said.endswith("To train with BSP alone, set switch_at=100")
     caplog.clear()
     alone = trained(switch_at=100)
     assert [phase.protocol for phase in alone.phases] == ["bsp"]
     assert trained(momentum_after_switch="same", guard=False).spec.switch_percent == 50
-    assert ["guarded trainings" in one for one in caplog.messages] == [True]
+    assert ["guarded runs" in one for one in caplog.messages] == [True]
 
 
 def test_without_a_policy_it_needs_a_length_and_one_who_says_when(keras: Any) -> None:

@@ -57,8 +57,8 @@ def test_an_alarm_has_figures() -> None:
     allowed = 0.675 - 0.05 - 4 * math.sqrt(4 / 6 * BETA**2 * (1 + 1 / 3))
     assert guard(deviation=0.0).lowest_accuracy(400) == pytest.approx(allowed)
     assert alarm == (
-        "3 tests in a row are below what runs without a switch reach: 0.4000, where it has "
-        f"0.7000 and {allowed:.4f} is allowed"
+        "3 evaluations in a row are below those of runs without a switch: 0.4000, where these have "
+        f"0.7000 and {allowed:.4f} is accepted"
     )
 
 
@@ -124,8 +124,8 @@ def test_in_the_end_it_may_lose_the_threshold_and_the_error_of_the_target(
         assert guard(runs).alarm(played(final, until=950), SWITCH) is None
         assert (guard(runs).alarm(played(final), SWITCH) is None) is is_kept
     assert guard(4).alarm(played(dict.fromkeys(range(800, 1001, 50), 0.02)), SWITCH) == (
-        "it ends with 0.8800, 0.0200 below the target 0.9000, where 0.01 may be lost and 0.005 "
-        "more is let through"
+        "it ends with 0.8800, 0.0200 below the target 0.9000, more than the accepted 0.01 and the"
+        " margin of 0.005"
     )
 
 

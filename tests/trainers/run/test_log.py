@@ -203,7 +203,7 @@ def guarded() -> RunLog:
         ([math.nan], "the parameters are not finite", None),
         ([0.1], "after the first decay the accuracy is 0.1000: chance", 0.1),
         # At the end it states what it converged to.
-        ([0.5, 0.51, 0.52, 0.53, 0.54, 0.55], "3 tests in a row are below ", 0.53),
+        ([0.5, 0.51, 0.52, 0.53, 0.54, 0.55], "3 evaluations in a row are below ", 0.53),
     ],
 )
 def test_what_fails_after_the_switch_goes_back(

@@ -110,7 +110,7 @@ def test_what_rises_up_to_the_switch_and_then_no_more_stands_still() -> None:
     before = [0.1 + 0.03 * number for number in range(8)] + [0.37, 0.43]
     tests = played([*before, *[0.42] * 13], 20)
     assert standing_still(tests, SWITCH, JOB) == (
-        "accuracy stands still at 0.4200, where it was still rising at the switch, from 0.3700 to"
+        "accuracy has stalled at 0.4200, although it was still rising at the switch, from 0.3700 to"
         " 0.4300"
     )
     assert standing_still(tests[:22], SWITCH, JOB) is None, "for less than a quarter of the job"
@@ -130,7 +130,7 @@ def test_what_still_rises_at_half_and_will_lack_much_is_late() -> None:
     assert late(tests[:18], JOB) is None
     # Its last four tests have 0.4625 on average. A quarter of its pace adds 0.0788 to the end.
     assert late(tests, JOB) == (
-        "accuracy is 0.4625 after 48% of the job, and still rising, but too late to get beyond"
+        "accuracy is 0.4625 after 48% of the job, and still rising, but too slowly to get beyond"
         " about 0.5413"
     )
     assert late(played(SOON[:19], 25), JOB) is None, "it will get near the best possible"

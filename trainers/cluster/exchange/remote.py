@@ -276,7 +276,7 @@ class RemotePeer:
         except OSError as error:
             raise LostError(f"{name} is gone") from error
         if self._is_closed or self._remote is None:
-            raise LostError(f"{name} was given up")
+            raise LostError(f"{name} was abandoned")
         return cast(Vector, self._remote.call(*arguments))
 
     def close(self) -> None:

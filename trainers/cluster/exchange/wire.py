@@ -368,7 +368,7 @@ def dial(address: Address, role: str, own: Identity) -> Wire:
             connected.close()
             if time.monotonic() > deadline:
                 raise ConnectionRefusedError(
-                    f"{_text(address)} admits nobody, or no {own.part[0]}"
+                    f"{_text(address)} accepts no connections, or no {own.part[0]}"
                 ) from error
             time.sleep(_PAUSE_SECONDS)
         except BaseException:

@@ -272,13 +272,13 @@ class ConnectedCluster(Cluster):
             if arrival is not None:
                 return arrival
             if not is_wanted():
-                raise RetryableError(f"{self._name(part)} is not waited for any more")
+                raise RetryableError(f"{self._name(part)} is no longer expected")
             condition = self._launcher.condition(part)
             if condition.life is Life.DEAD:
                 raise RetryableError(f"{self._name(part)} does not start: {condition.report}")
             if time.monotonic() > deadline:
                 raise RetryableError(
-                    f"{self._name(part)} was not there within {self._launcher.start_seconds:g} s"
+                    f"{self._name(part)} did not connect within {self._launcher.start_seconds:g} s"
                     f"{condition.report and ': '}{condition.report}"
                 )
             if not has_said and time.monotonic() - start > _SLOW_SECONDS:

@@ -138,4 +138,4 @@ def last_words(text: str) -> str:
     """Returns the last lines of a log's text, shortened and on one line."""
     lines = text.strip().splitlines()
     tail = " | ".join(line.strip()[:_LONGEST_LINE] for line in lines[-_LINES:]) or "nothing"
-    return f"its last words: {tail}"
+    return f"its last output: {tail}"

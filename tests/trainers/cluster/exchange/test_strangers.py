@@ -99,7 +99,7 @@ class TestWhoKnocks:
         self, host: Host, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 0.2)
-        with pytest.raises(ConnectionRefusedError, match="admits nobody"):
+        with pytest.raises(ConnectionRefusedError, match="accepts no connections"):
             dial(host.listener.address, SERVER, OF_SERVER)
         with pytest.raises(ConnectionRefusedError, match="or is no chief of it"):
             dial(host.listener.address, CHIEF, OF_WORKER)

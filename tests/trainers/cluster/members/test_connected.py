@@ -192,7 +192,7 @@ class TestWorkersThatAreLost:
         kill(rows, (WORKER, 1))
         rows.fence(1)
         monkeypatch.setattr(launcher_of(rows), "start", lambda part, chief: None)
-        with pytest.raises(RetryableError, match=r"^worker 1 is not waited for any more$"):
+        with pytest.raises(RetryableError, match=r"^worker 1 is no longer expected$"):
             rows.revive(1, lambda: False)
 
 
@@ -325,7 +325,7 @@ class TestStart:
 
         launcher = new_launcher(tmp_path, 1, Silent)
         launcher.start_seconds = 1.0
-        with pytest.raises(RetryableError, match=r"^worker 0 was not there within 1 s: pending$"):
+        with pytest.raises(RetryableError, match=r"^worker 0 did not connect within 1 s: pending$"):
             ConnectedCluster(program_of(ROWS), 1, launcher)
 
     def test_what_workers_cannot_build_is_an_error(
@@ -366,7 +366,7 @@ def test_of_a_log_the_last_lines_are_kept(
 ) -> None:
     if written is not None:
         (tmp_path / "log").write_bytes(written)
-    assert tail_of_log(tmp_path / "log") == f"its last words: {words}"
+    assert tail_of_log(tmp_path / "log") == f"its last output: {words}"
 
 
 SECRET = b"of this cluster alone"

@@ -244,7 +244,7 @@ class TestALostChief:
         with pytest.raises(RetryableError) as error:
             trainer.train(spec_of(COUNTING, 2, 0.0), observer)
         text = str(error.value)
-        assert text.startswith("the cluster of 2 workers died of SIGABRT; its last words: ")
+        assert text.startswith("the cluster of 2 workers died of SIGABRT; its last output: ")
         kept = str(folder.path).replace("syncswitch-cluster-", "syncswitch-logs-")
         assert text.endswith(f"; its logs are in {kept}")
         assert "\n" not in text

@@ -79,7 +79,7 @@ def test_a_part_that_hangs_is_replaced_and_each_gradient_applied_once(
     kinds = [event.kind for event in record.events]
     assert [kinds.count(kind) for kind in ("injected", "rebuilt", "resumed")] == [1, 1, 0]
     assert caplog.messages[-1] == (
-        "ps 0 of the Ray cluster: on 127.0.0.1 died of SIGKILL; its last words: nothing"
+        "ps 0 of the Ray cluster: on 127.0.0.1 died of SIGKILL; its last output: nothing"
     )
 
 
