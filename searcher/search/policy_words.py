@@ -238,9 +238,11 @@ def uses_text(summary: UseSummary) -> str:
     """For example `41 runs: 39 kept the accuracy; the guard went back twice`."""
     if not summary.uses:
         return "not used yet"
-    text = f"{counted(summary.uses, 'run')}: {summary.kept:,} kept the accuracy"
+    text = counted(summary.uses, "run")
     if summary.kept is None:
-        text = f"{counted(summary.uses, 'run')}, not judged as no target is measured"
+        text += ", not judged as no target is measured"
+    else:
+        text += f": {summary.kept:,} kept the accuracy"
     if summary.speed_up is not None:
         text += f", {summary.speed_up:.2f} times as fast"
     if summary.alarms:

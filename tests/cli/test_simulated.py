@@ -71,7 +71,7 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     told, begins = run.succeeds(*words[:1], "--trainer", "simulated").stderr.splitlines()
     assert told == other.removeprefix("error: ").partition("; find")[0] + "; this job starts over"
     # Of so short a job 6.25 % is no whole round.
-    assert "switches to ASP at 12.5 %, which should be fastest for the 3 trainings" in begins
+    assert "switches to ASP at 12.5 %, which should be fastest for the 3 runs" in begins
     for keeps_to_it in (["--no-learn"], ["--no-guard"], ["--policy", "1"]):
         assert "was found for a simulated job" in refused(words[0], *keeps_to_it)
 

@@ -46,7 +46,8 @@ def used(policy: TimingPolicy, url: str) -> TimingPolicy:
 
 def test_a_policy_says_how_it_has_done(used: TimingPolicy, invoke: Invoke) -> None:
     gain = used.measured.baseline_seconds / used.measured.training_seconds
-    words = f"Used in 3 runs: 2 kept the accuracy, {gain:.2f} times as fast; the guard went back"
+    kept = f"2 kept the accuracy, {gain:.2f} times as fast"
+    words = f"Used in 3 runs: {kept}; the guard went back once."
     for command in ("lookup", "show"):
         result = invoke("policy", command, "generated")
         assert words in result.stdout.splitlines()
@@ -79,7 +80,7 @@ def test_the_list(used: TimingPolicy, invoke: Invoke, url: str) -> None:
         spec = replace(use(used, 3).record.spec, conditions=conditions)
         record_use(database, use(used, 3, spec=spec))
     assert "kill:ps" in invoke("uses", "list", "generated").stdout
-    assert "Used 3 times" in invoke("policy", "lookup", "generated").stdout
+    assert "Used in 3 runs" in invoke("policy", "lookup", "generated").stdout
 
 
 @pytest.mark.usefixtures("used")
@@ -123,7 +124,7 @@ def test_of_what_nobody_used_nothing_is_said_until_waiting_uses_are_taken_in(
     file = export(invoke, path.with_name("job.json"))
     spool_use(path, use(policy, 2))
     assert f"1 later run imported from {path}" in invoke("policy", "import", str(file)).stderr
-    assert "Used twice, 2 kept" in invoke("policy", "lookup", "generated").stdout
+    assert "Used in 2 runs: 2 kept" in invoke("policy", "lookup", "generated").stdout
 
 
 def test_no_file_of_others_is_touched_by_an_import(

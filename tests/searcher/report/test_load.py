@@ -171,7 +171,7 @@ GUARDED = {"kept_share": 0.86, "delivered_share": 0.961, "baseline_kept_share": 
             },
             {"found for": "guarded runs"},
         ),
-        ({"training_seconds": 99.99}, {"never": "trainings until the search has paid off"}, {}),
+        ({"training_seconds": 99.99}, {"never": "runs until the search has paid off"}, {}),
     ],
     ids=["bare", "guarded", "saves next to nothing"],
 )

@@ -70,7 +70,7 @@ def test_the_page_has_every_section_with_its_numbers(page: str) -> None:
     assert len(page) < 200_000
     for words in (
         "Train generated with BSP for the first 50 % of its 3,000 worker-steps, then with ASP",
-        "trainings until the search has paid off",
+        "runs until the search has paid off",
         identity().fingerprint,
         STUDY,
         "(as the policy says)",
@@ -106,7 +106,7 @@ def test_a_command_has_to_be_given_again(finished: ReportData) -> None:
     assert "give again what is not recorded (the command, and how its results are read):" in page
     assert "syncswitch-run generated --trainer command --total-steps 3000" in page
     assert "syncswitch-search run generated --trainer command --total-steps 3000" in page
-    assert "generated, first,asp Train `generated` the first way for 50 % of its" in page
+    assert "generated, first,asp Train `generated` with BSP" in page
     assert "worker" not in page.replace("--workers", "")
 
 

@@ -172,7 +172,7 @@ def test_a_run_that_is_found_to_be_no_worse_after_its_switch_is_left_alone() -> 
         guarding.look(slow[:18])
         assert guarding.alarm is None
         guarding.look(slow[:19])
-        assert "still rising, but too late" in str(guarding.alarm)
+        assert "still rising, but too slowly" in str(guarding.alarm)
         guarding.go_back(475, 9.0, slow[:19])
         resumed = Guarding(spec)
         resumed.remember(json.loads(json.dumps(guarding.history())))
