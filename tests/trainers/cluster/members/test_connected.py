@@ -47,7 +47,7 @@ from tests.trainers.jobs import CONSTANT, constant_data
 
 SERVER_IS_GONE = r"^(the parameter server|parameter server 1) is gone$"
 DIED = (
-    r"^worker 1 does not start: ended with status 1; its last words:"
+    r"^worker 1 does not start: ended with status 1; its last output:"
     r" .* \| FileNotFoundError: \[Errno 2\] No such file or directory$"
 )
 
