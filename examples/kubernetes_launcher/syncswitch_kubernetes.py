@@ -17,8 +17,13 @@ from typing_extensions import override
 
 from syncswitch.searcher.backends.base import ProcessesChoice, option
 from syncswitch.storage.errors import RetryableError, Set, UserError
-from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, program
-from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Life, last_words
+from syncswitch.trainers.cluster.exchange.parts import SECRET, PartConfig, program
+from syncswitch.trainers.cluster.members.launcher import (
+    Launcher,
+    ProcessState,
+    ProcessStatus,
+    last_output,
+)
 from syncswitch.trainers.cluster.processes.this_machine import NO_GPU, thread_limits
 
 if TYPE_CHECKING:
@@ -93,12 +98,12 @@ class KubernetesLauncher(Launcher):
         role, number = part
         # Of each start a name of its own: a Job that is being deleted holds its name for a while.
         name = f"{self._cluster}-{role}-{number}-{self._started}"
-        place = Place(part, chief, (f"$({_OWN_ADDRESS})", 0), self.secret, self._reference)
+        config = PartConfig(part, chief, (f"$({_OWN_ADDRESS})", 0), self.secret, self._reference)
         made = self._call(
             f"create Job {name}",
             self._batch.create_namespaced_job,
             self.namespace,
-            self._job(name, program(place)[0]),
+            self._job(name, program(config)[0]),
         )
         self._jobs[part] = name
         self._owners[part] = {
@@ -116,27 +121,31 @@ class KubernetesLauncher(Launcher):
         )
 
     @override
-    def condition(self, part: Part) -> Condition:
+    def status(self, part: Part) -> ProcessStatus:
         from kubernetes.client import ApiException
 
         if part not in self._jobs:
-            return Condition(Life.DEAD, "it was killed")
+            return ProcessStatus(ProcessState.DEAD, "it was killed")
         name = self._jobs[part]
         try:
             pods = self._core.list_namespaced_pod(
                 self.namespace, label_selector=f"batch.kubernetes.io/job-name={name}"
             ).items
             if not pods:
-                return Condition(Life.RUNNING, f"Job {name} has no pod yet")
+                return ProcessStatus(ProcessState.RUNNING, f"Job {name} has no pod yet")
             (pod,) = pods
             if pod.status.phase not in _FAILED:
-                return Condition(Life.RUNNING, f"pod {pod.metadata.name}: {pod.status.phase}")
+                return ProcessStatus(
+                    ProcessState.RUNNING, f"pod {pod.metadata.name}: {pod.status.phase}"
+                )
             log = self._core.read_namespaced_pod_log(
                 pod.metadata.name, self.namespace, tail_lines=5
             )
         except ApiException as error:
-            return Condition(Life.RUNNING, f"the API server says {error.reason}")
-        return Condition(Life.DEAD, f"pod {pod.metadata.name} ended; {last_words(log)}")
+            return ProcessStatus(ProcessState.RUNNING, f"the API server says {error.reason}")
+        return ProcessStatus(
+            ProcessState.DEAD, f"pod {pod.metadata.name} ended; {last_output(log)}"
+        )
 
     @override
     def signal(self, part: Part, number: int) -> None:

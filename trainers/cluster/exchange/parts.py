@@ -217,8 +217,8 @@ PULSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a process in its cluster.
+class PartConfig:
+    """What a process has to know of its cluster.
 
     `reference` is the workload, as `load_workload` takes it; None where that is not known.
     """
@@ -230,29 +230,29 @@ class Place:
     reference: str | None = None
 
 
-def program(place: Place) -> tuple[list[str], dict[str, str]]:
+def program(config: PartConfig) -> tuple[list[str], dict[str, str]]:
     """Returns Python's arguments for a process that is a part, and its extra environment."""
-    assert place.secret is not None
-    role, number = place.part
-    rest = msgspec.json.encode((place.chief, place.listen, place.reference)).decode()
-    return ["-m", __name__, role, str(number), rest], {SECRET: place.secret.hex()}
+    assert config.secret is not None
+    role, number = config.part
+    rest = msgspec.json.encode((config.chief, config.listen, config.reference)).decode()
+    return ["-m", __name__, role, str(number), rest], {SECRET: config.secret.hex()}
 
 
-def serve_chief(place: Place) -> None:
+def serve_chief(config: PartConfig) -> None:
     """Runs a part of a cluster in this process until its chief is gone.
 
     Raises:
         OSError: The chief cannot be reached, or it cannot listen at its address.
     """
     token = uuid.uuid4().hex
-    own = Identity(place.part, place.secret)
-    is_server = place.part[0] == SERVER
-    served = ServerPart() if is_server else WorkerPart(own, place.reference)
-    listener = Listener(place.listen, own, served.admits, served.on_wire)
+    own = Identity(config.part, config.secret)
+    is_server = config.part[0] == SERVER
+    served = ServerPart() if is_server else WorkerPart(own, config.reference)
+    listener = Listener(config.listen, own, served.admits, served.on_wire)
     try:
-        wire = dial(place.chief, CHIEF, own)
+        wire = dial(config.chief, CHIEF, own)
         wire.send(Hello(token, listener.address))
-        pulse = dial(place.chief, CHIEF, own)
+        pulse = dial(config.chief, CHIEF, own)
         pulse.send(Hello(token, None))
         # A chief that closes the pulse has given up this process, which must not wait any more.
         threading.Thread(target=_beat, args=(pulse, served.close), daemon=True).start()
@@ -279,7 +279,7 @@ def main() -> None:
     chief, listen, reference = msgspec.json.decode(rest, type=kind)
     die_with_parent()
     secret = bytes.fromhex(os.environ.pop(SECRET))
-    serve_chief(Place((role, int(number)), chief, listen, secret, reference))
+    serve_chief(PartConfig((role, int(number)), chief, listen, secret, reference))
 
 
 if __name__ == "__main__":

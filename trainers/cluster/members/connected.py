@@ -31,7 +31,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
-from syncswitch.trainers.cluster.members.launcher import Launcher, Life
+from syncswitch.trainers.cluster.members.launcher import Launcher, ProcessState
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.embeddings import EmbeddingServers
 
@@ -63,7 +63,7 @@ class Arrival:
 _PATIENCE_SECONDS = 10.0
 
 
-class Hub:
+class Rendezvous:
     """Where the parts of a cluster connect to their chief."""
 
     def __init__(self, address: Address, secret: bytes | None) -> None:
@@ -150,7 +150,7 @@ class ConnectedCluster(Cluster):
         super().__init__(program, workers, launcher.servers)
         self.kind = launcher.kind
         self._launcher = launcher
-        self._hub = Hub(launcher.listen, launcher.secret)
+        self._rendezvous = Rendezvous(launcher.listen, launcher.secret)
         self._look_seconds = time.monotonic()
         self._arrivals: dict[Part, Arrival] = {}
         self._own = Identity((CHIEF, 0), launcher.secret)
@@ -166,7 +166,7 @@ class ConnectedCluster(Cluster):
     def _give_up(self, worker: int, incarnation: int) -> None:
         self._incarnations[worker] = incarnation
         self.members[worker] = None
-        self._hub.drop((WORKER, worker))
+        self._rendezvous.drop((WORKER, worker))
 
     @override
     def revive(self, worker: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
@@ -218,7 +218,7 @@ class ConnectedCluster(Cluster):
                 continue
             if (
                 silent_seconds > _SILENT_SECONDS
-                or self._launcher.condition(part).life is Life.STOPPED
+                or self._launcher.status(part).state is ProcessState.STOPPED
             ):
                 _LOG.debug("%s %d has been silent for %.1f s", *part, silent_seconds)
                 self._launcher.signal(part, signal.SIGKILL)
@@ -233,7 +233,7 @@ class ConnectedCluster(Cluster):
 
     @override
     def close(self) -> None:
-        self._hub.close()
+        self._rendezvous.close()
         self._launcher.close()
         self._pool.shutdown(wait=False)
 
@@ -255,12 +255,12 @@ class ConnectedCluster(Cluster):
         arrival = self._arrivals.get(part)
         if arrival is None or arrival.is_gone:
             return False
-        return self._launcher.condition(part).life is Life.RUNNING
+        return self._launcher.status(part).state is ProcessState.RUNNING
 
     def _start(self, parts: Sequence[Part], is_wanted: Callable[[], bool] = lambda: True) -> None:
         for part in parts:
-            self._hub.drop(part)
-            self._launcher.start(part, self._hub.address)
+            self._rendezvous.drop(part)
+            self._launcher.start(part, self._rendezvous.address)
         deadline = time.monotonic() + self._launcher.start_seconds
         for part in parts:
             self._arrivals[part] = self._awaited(part, deadline, is_wanted)
@@ -268,18 +268,18 @@ class ConnectedCluster(Cluster):
     def _awaited(self, part: Part, deadline: float, is_wanted: Callable[[], bool]) -> Arrival:
         start, has_said = time.monotonic(), not self._launcher.waits_aloud
         while True:
-            arrival = self._hub.wait_for(part, _WAIT_SECONDS)
+            arrival = self._rendezvous.wait_for(part, _WAIT_SECONDS)
             if arrival is not None:
                 return arrival
             if not is_wanted():
                 raise RetryableError(f"{self._name(part)} is no longer expected")
-            condition = self._launcher.condition(part)
-            if condition.life is Life.DEAD:
-                raise RetryableError(f"{self._name(part)} does not start: {condition.report}")
+            status = self._launcher.status(part)
+            if status.state is ProcessState.DEAD:
+                raise RetryableError(f"{self._name(part)} does not start: {status.report}")
             if time.monotonic() > deadline:
                 raise RetryableError(
                     f"{self._name(part)} did not connect within {self._launcher.start_seconds:g} s"
-                    f"{condition.report and ': '}{condition.report}"
+                    f"{status.report and ': '}{status.report}"
                 )
             if not has_said and time.monotonic() - start > _SLOW_SECONDS:
                 has_said = True

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.cluster.exchange.security import Address, Part
 
 
-class Life(enum.Enum):
+class ProcessState(enum.Enum):
     """Whether a process runs, as far as its launcher knows."""
 
     RUNNING = "running"
@@ -24,13 +24,13 @@ class Life(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Condition:
-    """The condition of a process.
+class ProcessStatus:
+    """The status of a process.
 
     `report` says how it ended, or why it may be late, for people; empty where that is not known.
     """
 
-    life: Life
+    state: ProcessState
     report: str = ""
 
 
@@ -81,8 +81,8 @@ class Launcher(ABC):
         """
 
     @abstractmethod
-    def condition(self, part: Part) -> Condition:
-        """Returns the condition of the process of a part."""
+    def status(self, part: Part) -> ProcessStatus:
+        """Returns the status of the process of a part."""
 
     @abstractmethod
     def signal(self, part: Part, number: int) -> None:
@@ -93,13 +93,13 @@ class Launcher(ABC):
 
 
 # A process with threads may be a zombie for a while before it can be waited for.
-_LIVES = {"stopped": Life.STOPPED, "zombie": Life.DEAD, "dead": Life.DEAD}
+_STATES = {"stopped": ProcessState.STOPPED, "zombie": ProcessState.DEAD, "dead": ProcessState.DEAD}
 _LINES = 5
 _LONGEST_LINE = 200
 
 
-def condition_of(process_id: int, exit_code: int | None) -> Condition:
-    """Returns the condition of a child process.
+def status_of(process_id: int, exit_code: int | None) -> ProcessStatus:
+    """Returns the status of a child process.
 
     `exit_code` is as in `subprocess`: negative for a signal, None while it runs.
     """
@@ -109,18 +109,18 @@ def condition_of(process_id: int, exit_code: int | None) -> Condition:
         try:
             status = psutil.Process(process_id).status()
         except psutil.Error:
-            return Condition(Life.DEAD)
-        return Condition(_LIVES.get(status, Life.RUNNING))
+            return ProcessStatus(ProcessState.DEAD)
+        return ProcessStatus(_STATES.get(status, ProcessState.RUNNING))
     with suppress(ValueError):
-        return Condition(Life.DEAD, f"died of {signal.Signals(-exit_code).name}")
-    return Condition(Life.DEAD, f"ended with status {exit_code}")
+        return ProcessStatus(ProcessState.DEAD, f"died of {signal.Signals(-exit_code).name}")
+    return ProcessStatus(ProcessState.DEAD, f"ended with status {exit_code}")
 
 
-def with_last_words(condition: Condition, log: Path) -> Condition:
+def with_last_output(status: ProcessStatus, log: Path) -> ProcessStatus:
     """Adds the last lines of its log to the report of a process, if that is dead."""
-    if condition.life is not Life.DEAD:
-        return condition
-    return replace(condition, report=f"{condition.report or 'died'}; {tail_of_log(log)}")
+    if status.state is not ProcessState.DEAD:
+        return status
+    return replace(status, report=f"{status.report or 'died'}; {tail_of_log(log)}")
 
 
 def tail_of_log(log: Path) -> str:
@@ -131,10 +131,10 @@ def tail_of_log(log: Path) -> str:
         # Enough for the longest lines, even at four bytes per character.
         file.seek(max(0, size - _LINES * _LONGEST_LINE * 4))
         content = file.read()
-    return last_words(content.decode(errors="replace"))
+    return last_output(content.decode(errors="replace"))
 
 
-def last_words(text: str) -> str:
+def last_output(text: str) -> str:
     """Returns the last lines of a log's text, shortened and on one line."""
     lines = text.strip().splitlines()
     tail = " | ".join(line.strip()[:_LONGEST_LINE] for line in lines[-_LINES:]) or "nothing"

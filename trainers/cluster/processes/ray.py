@@ -35,11 +35,11 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, Set, UserError, one_line
 from syncswitch.trainers.cluster.members.launcher import (
-    Condition,
     Launcher,
-    Life,
-    condition_of,
-    with_last_words,
+    ProcessState,
+    ProcessStatus,
+    status_of,
+    with_last_output,
 )
 from syncswitch.trainers.cluster.processes.tf_config import host_and_port
 from syncswitch.trainers.cluster.processes.this_machine import (
@@ -107,7 +107,7 @@ class RayLauncher(Launcher):
     def __post_init__(self) -> None:
         self.has_gpus = self.gpus_per_worker > 0
         self.start_seconds, self.least_patience_seconds = _START_SECONDS, _PATIENCE_SECONDS
-        # The `PartActor` of each part, and the pending call of its `condition`.
+        # The `PartActor` of each part, and the pending call of its `status`.
         self._actors: dict[Part, Any] = {}
         self._asked: dict[Part, Any] = {}
 
@@ -141,7 +141,7 @@ class RayLauncher(Launcher):
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        if part in self._actors and (report := self.condition(part).report):
+        if part in self._actors and (report := self.status(part).report):
             _LOG.warning("%s %d of the Ray cluster: %s", *part, report)
         self._end(part)
         is_worker = part[0] == "worker"
@@ -159,19 +159,19 @@ class RayLauncher(Launcher):
         self._actors[part] = actor_class.remote(*arguments)
 
     @override
-    def condition(self, part: Part) -> Condition:
+    def status(self, part: Part) -> ProcessStatus:
         import ray
 
-        asked = self._asked.get(part) or self._actors[part].condition.remote()
+        asked = self._asked.get(part) or self._actors[part].status.remote()
         self._asked[part] = asked
         try:
-            found: Condition = ray.get(asked, timeout=_ANSWER_SECONDS)
+            found: ProcessStatus = ray.get(asked, timeout=_ANSWER_SECONDS)
         except ray.exceptions.GetTimeoutError:
             # The next caller waits for the same answer.
             report = "its node does not answer, or it has found none; check `ray status`"
-            return Condition(Life.RUNNING, report)
+            return ProcessStatus(ProcessState.RUNNING, report)
         except ray.exceptions.RayError as error:
-            found = Condition(Life.DEAD, cause_of_death(str(error)))
+            found = ProcessStatus(ProcessState.DEAD, cause_of_death(str(error)))
         self._asked.pop(part, None)
         return found
 
@@ -370,10 +370,10 @@ class PartActor:
     ) -> None:
         import ray
 
-        from syncswitch.trainers.cluster.exchange.parts import Place, program
+        from syncswitch.trainers.cluster.exchange.parts import PartConfig, program
 
         self._host = ray.util.get_node_ip_address()
-        arguments, own = program(Place(part, chief, (self._host, 0), secret, reference))
+        arguments, own = program(PartConfig(part, chief, (self._host, 0), secret, reference))
         # It has no name, so it cannot outlive the actor.
         self._log = tempfile.TemporaryFile(prefix="syncswitch-part-")  # noqa: SIM115
         self._process = subprocess.Popen(
@@ -384,12 +384,12 @@ class PartActor:
             env={**os.environ, **environment, **own},
         )
 
-    def condition(self) -> Condition:
-        """Returns the condition of the process; no report if it ended well, as without a chief."""
-        found = condition_of(self._process.pid, self._process.poll())
+    def status(self) -> ProcessStatus:
+        """Returns the status of the process; no report if it ended well, as without a chief."""
+        found = status_of(self._process.pid, self._process.poll())
         if not self._process.returncode:
             return replace(found, report="")
-        found = with_last_words(found, Path(f"/proc/self/fd/{self._log.fileno()}"))
+        found = with_last_output(found, Path(f"/proc/self/fd/{self._log.fileno()}"))
         return replace(found, report=f"on {self._host} {found.report}")
 
     def signal(self, number: int) -> None:

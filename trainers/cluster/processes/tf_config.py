@@ -23,7 +23,7 @@ import msgspec
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, Set, UserError
-from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Life
+from syncswitch.trainers.cluster.members.launcher import Launcher, ProcessState, ProcessStatus
 from syncswitch.trainers.cluster.processes.this_machine import GROWTH, NO_GPU
 
 if TYPE_CHECKING:
@@ -216,9 +216,9 @@ class TfConfigLauncher(Launcher):
         """Does nothing: a part that was given up dials again."""
 
     @override
-    def condition(self, part: Part) -> Condition:
-        return Condition(
-            Life.RUNNING,
+    def status(self, part: Part) -> ProcessStatus:
+        return ProcessStatus(
+            ProcessState.RUNNING,
             f"it is {self.config.addresses[part[0]][part[1]]} in TF_CONFIG; check that it was"
             " started and can be reached, or give it more time",
         )
@@ -276,19 +276,19 @@ def serve_until_chief_is_gone(
         UserError: It cannot listen at its address.
         RetryableError: No chief came.
     """
-    from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, serve_chief
+    from syncswitch.trainers.cluster.exchange.parts import SECRET, PartConfig, serve_chief
 
     config = launcher.config
     is_worker_with_gpu = config.job == "worker" and gpus_per_worker > 0
     os.environ.update(GROWTH if is_worker_with_gpu else NO_GPU)
     chief, listen = host_and_port(config.chief), host_and_port(config.own)
-    place = Place((config.job, config.task), chief, listen, launcher.secret, reference)
+    own = PartConfig((config.job, config.task), chief, listen, launcher.secret, reference)
     was_there, why, deadline = False, "", time.monotonic() + launcher.start_seconds
     say(f"{config.name} at {config.own} waits for its chief at {config.chief}")
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     while time.monotonic() < deadline:
         try:
-            serve_chief(place)
+            serve_chief(own)
             # A chief that died may be restarted by its platform, and needs its parts then.
             was_there, deadline = True, time.monotonic() + grace_seconds
         except OSError as error:

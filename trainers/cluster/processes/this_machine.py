@@ -18,11 +18,16 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, Set, UserError
-from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Life, with_last_words
+from syncswitch.trainers.cluster.members.launcher import (
+    Launcher,
+    ProcessState,
+    ProcessStatus,
+    with_last_output,
+)
 from syncswitch.trainers.cluster.processes.zygote import shared_zygote
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.exchange.parts import Place
+    from syncswitch.trainers.cluster.exchange.parts import PartConfig
     from syncswitch.trainers.cluster.exchange.security import Address, Part
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
@@ -137,25 +142,25 @@ class LocalLauncher(Launcher):
 
     @override
     def start(self, part: Part, chief: Address) -> None:
-        from syncswitch.trainers.cluster.exchange.parts import Place
+        from syncswitch.trainers.cluster.exchange.parts import PartConfig
 
         self.signal(part, 9)
         role, number = part
         has_own = role == "worker" and bool(self._environments)
         self._process_ids[part] = self._zygote.fork(
-            _be_part,
-            (Place(part, chief, self._socket(), self.secret, self._reference), self._is_fresh),
+            _run_part,
+            (PartConfig(part, chief, self._socket(), self.secret, self._reference), self._is_fresh),
             str(self._log(part)),
             {**self._limits, **(self._environments[number] if has_own else NO_GPU)},
         )
 
     @override
-    def condition(self, part: Part) -> Condition:
+    def status(self, part: Part) -> ProcessStatus:
         try:
-            found = self._zygote.condition(self._process_ids[part])
+            found = self._zygote.status(self._process_ids[part])
         except RetryableError as error:
-            found = Condition(Life.DEAD, str(error))
-        return with_last_words(found, self._log(part))
+            found = ProcessStatus(ProcessState.DEAD, str(error))
+        return with_last_output(found, self._log(part))
 
     @override
     def signal(self, part: Part, number: int) -> None:
@@ -175,13 +180,13 @@ class LocalLauncher(Launcher):
         return str(self._folder / f"{secrets.token_hex(6)}.socket")
 
 
-def _be_part(argument: tuple[Place, bool]) -> None:
+def _run_part(argument: tuple[PartConfig, bool]) -> None:
     """Runs a part, in a forked process; a fresh one replaces it where that is needed."""
-    place, is_fresh = argument
+    config, is_fresh = argument
     from syncswitch.trainers.cluster.exchange.parts import program, serve_chief
 
     if is_fresh:
         # TensorFlow, imported anew, sees the GPU in the environment.
-        arguments, secret = program(place)
+        arguments, secret = program(config)
         os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **secret})
-    serve_chief(place)
+    serve_chief(config)

@@ -177,7 +177,7 @@ class ProcessTrainer(Trainer):
         self._connection = Connection(ours.detach())
         try:
             self._process_id = self._zygote.fork(
-                _be_chief,
+                _run_chief,
                 (self._reference, self._workers, self._launcher, folder),
                 str(folder / _CHIEFS_LOG),
                 NO_GPU,
@@ -231,7 +231,7 @@ class ProcessTrainer(Trainer):
         how = "died"
         if self._process_id is not None:
             with suppress(RetryableError):
-                how = self._zygote.condition(self._process_id).report or how
+                how = self._zygote.status(self._process_id).report or how
         log = self._folder.path / _CHIEFS_LOG
         return f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}"
 
@@ -242,7 +242,7 @@ class ProcessTrainer(Trainer):
         return RetryableError(f"{problem}; its logs are in {folder.keep('syncswitch-logs-')}")
 
 
-def _be_chief(plan: tuple[str, int, Launcher, Path], connection: Connection) -> None:
+def _run_chief(plan: tuple[str, int, Launcher, Path], connection: Connection) -> None:
     """Runs the chief of a cluster, in a forked process, until nobody asks for trials any more."""
     reference, workers, launcher, folder = plan
     reporter = _Reporter(connection)

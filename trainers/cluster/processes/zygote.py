@@ -26,7 +26,7 @@ from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, NamedTuple, NoReturn
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.members.launcher import Condition, Life, condition_of
+from syncswitch.trainers.cluster.members.launcher import ProcessState, ProcessStatus, status_of
 from syncswitch.trainers.parent import die_with_parent
 
 
@@ -75,9 +75,9 @@ class Zygote:
         process_id: int = self._asked("fork", request, given=connection)
         return process_id
 
-    def condition(self, process_id: int) -> Condition:
-        """Returns the condition of a process that was forked with this object."""
-        found: Condition = self._asked("condition", process_id)
+    def status(self, process_id: int) -> ProcessStatus:
+        """Returns the status of a process that was forked with this object."""
+        found: ProcessStatus = self._asked("status", process_id)
         return found
 
     def signal(self, process_id: int, number: int) -> None:
@@ -87,7 +87,7 @@ class Zygote:
     @property
     def is_alive(self) -> bool:
         with suppress(RetryableError):
-            self.condition(0)
+            self.status(0)
             return True
         return False
 
@@ -164,7 +164,7 @@ class _Family:
     def serve(self) -> None:
         answers: Mapping[str, Callable[..., Any]] = {
             "fork": self._fork,
-            "condition": self._condition,
+            "status": self._status,
             "signal": self._signal,
         }
         while True:
@@ -201,12 +201,12 @@ class _Family:
         self._children[asker][process_id] = None
         return process_id
 
-    def _condition(self, asker: Connection, process_id: int) -> Condition:
+    def _status(self, asker: Connection, process_id: int) -> ProcessStatus:
         code = self._exit_code(asker, process_id)
-        found = condition_of(process_id, code)
-        if code is None and found.life is Life.DEAD:
+        found = status_of(process_id, code)
+        if code is None and found.state is ProcessState.DEAD:
             # It is ending; wait until all of its threads have ended.
-            return condition_of(process_id, self._exit_code(asker, process_id, 0))
+            return status_of(process_id, self._exit_code(asker, process_id, 0))
         return found
 
     def _signal(self, asker: Connection, process_id: int, number: int) -> None:

@@ -42,7 +42,7 @@ from syncswitch.trainers.cluster.exchange.security import (
 )
 from syncswitch.trainers.cluster.exchange.vectors import Block
 from syncswitch.trainers.cluster.exchange.wire import Listener, dial
-from syncswitch.trainers.cluster.members.connected import Hub
+from syncswitch.trainers.cluster.members.connected import Rendezvous
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.protocols import Exchange
 from tests.processes import until
@@ -338,10 +338,10 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
     def test_and_says_no_hello_is_shown_out_by_the_chief(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        hub = Hub(LOOPBACK, SECRET)
-        wire = dial(hub.address, CHIEF, OF_WORKER)
+        rendezvous = Rendezvous(LOOPBACK, SECRET)
+        wire = dial(rendezvous.address, CHIEF, OF_WORKER)
         wire.send({"token": 1, "address": None})
         with pytest.raises((EOFError, OSError)):
             wire.receive()
         until(lambda: "worker 3 is cut off: not what was expected: Expected `str`" in caplog.text)
-        hub.close()
+        rendezvous.close()

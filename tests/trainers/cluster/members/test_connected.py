@@ -21,8 +21,8 @@ from syncswitch.trainers.cluster.exchange.security import Address, Identity, Par
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
-from syncswitch.trainers.cluster.members.connected import Arrival, ConnectedCluster, Hub
-from syncswitch.trainers.cluster.members.launcher import Condition, Life, tail_of_log
+from syncswitch.trainers.cluster.members.connected import Arrival, ConnectedCluster, Rendezvous
+from syncswitch.trainers.cluster.members.launcher import ProcessState, ProcessStatus, tail_of_log
 from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group
@@ -320,8 +320,8 @@ class TestStart:
                 if part == (SERVER, 0):
                     super().start(part, chief)
 
-            def condition(self, part: Part) -> Condition:
-                return Condition(Life.RUNNING, "pending")
+            def status(self, part: Part) -> ProcessStatus:
+                return ProcessStatus(ProcessState.RUNNING, "pending")
 
         launcher = new_launcher(tmp_path, 1, Silent)
         launcher.start_seconds = 1.0
@@ -375,27 +375,27 @@ OTHER: Part = (SERVER, 0)
 
 
 @pytest.fixture
-def hub(folder: Path) -> Iterator[Hub]:
-    made = Hub(str(folder / "chief"), SECRET)
+def rendezvous(folder: Path) -> Iterator[Rendezvous]:
+    made = Rendezvous(str(folder / "chief"), SECRET)
     yield made
     made.close()
 
 
 def wire_of(
-    hub: Hub, part: Part, token: str, address: str | None = "where others reach it"
+    rendezvous: Rendezvous, part: Part, token: str, address: str | None = "where others reach it"
 ) -> Wire:
-    """Connects to the hub as a process that is a part; without an address, for its pulse."""
-    wire = dial(hub.address, CHIEF, Identity(part, SECRET))
+    """Connects to the rendezvous as a process that is a part; without an address, for its pulse."""
+    wire = dial(rendezvous.address, CHIEF, Identity(part, SECRET))
     wire.send(Hello(token, address))
     return wire
 
 
-def pulse_of(hub: Hub, part: Part, token: str) -> Wire:
-    return wire_of(hub, part, token, address=None)
+def pulse_of(rendezvous: Rendezvous, part: Part, token: str) -> Wire:
+    return wire_of(rendezvous, part, token, address=None)
 
 
-def arrived(hub: Hub, part: Part = ONE) -> Arrival:
-    found = hub.wait_for(part, 20.0)
+def arrived(rendezvous: Rendezvous, part: Part = ONE) -> Arrival:
+    found = rendezvous.wait_for(part, 20.0)
     assert found is not None
     return found
 
@@ -409,11 +409,11 @@ def has_ended(wire: Wire) -> bool:
     return False
 
 
-def test_whoever_waits_is_told_that_a_part_comes_lives_and_is_gone(hub: Hub) -> None:
-    assert hub.wait_for(ONE, 0.05) is None
+def test_whoever_waits_is_told_that_a_part_comes_lives_and_is_gone(rendezvous: Rendezvous) -> None:
+    assert rendezvous.wait_for(ONE, 0.05) is None
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(hub.wait_for, ONE, 60.0)
-        wire, pulse = wire_of(hub, ONE, "a"), pulse_of(hub, ONE, "a")
+        waiting = pool.submit(rendezvous.wait_for, ONE, 60.0)
+        wire, pulse = wire_of(rendezvous, ONE, "a"), pulse_of(rendezvous, ONE, "a")
         arrival = waiting.result(20)
     assert arrival is not None
     assert (arrival.token, arrival.address) == ("a", "where others reach it")
@@ -427,54 +427,58 @@ def test_whoever_waits_is_told_that_a_part_comes_lives_and_is_gone(hub: Hub) -> 
         pulse.close()
         assert waiting_for_it.result(20)
     assert arrival.is_gone
-    assert hub.wait_for(ONE, 0.0) is None
+    assert rendezvous.wait_for(ONE, 0.0) is None
     assert has_ended(wire), "and it itself is told as well, should it live yet"
 
 
-def test_a_pulse_may_overtake_the_first_word(hub: Hub) -> None:
+def test_a_pulse_may_overtake_the_first_word(rendezvous: Rendezvous) -> None:
     """Each wire has a thread of its own, and the machine may be busy."""
-    pulse = pulse_of(hub, ONE, "a")
+    pulse = pulse_of(rendezvous, ONE, "a")
     pulse.send(None)
     time.sleep(0.05)
-    _wire = wire_of(hub, ONE, "a")
-    arrival = arrived(hub)
+    _wire = wire_of(rendezvous, ONE, "a")
+    arrival = arrived(rendezvous)
     until(lambda: arrival.pulse is not None)
     assert not arrival.is_gone
 
 
 def test_who_comes_again_takes_the_place_of_the_one_before(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
+    rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connected, "_PATIENCE_SECONDS", 0.05)
-    old = wire_of(hub, ONE, "old")
-    former = arrived(hub)
-    new = wire_of(hub, ONE, "new")
+    old = wire_of(rendezvous, ONE, "old")
+    former = arrived(rendezvous)
+    new = wire_of(rendezvous, ONE, "new")
     assert has_ended(old)
     assert former.is_gone
-    arrival = arrived(hub)
+    arrival = arrived(rendezvous)
     arrival.wire.send(arrival.token)
     assert new.receive().read(str) == "new"
     # Pulses of other processes count for none.
-    assert has_ended(pulse_of(hub, ONE, "old"))
-    assert has_ended(pulse_of(hub, (WORKER, 7), "old"))
+    assert has_ended(pulse_of(rendezvous, ONE, "old"))
+    assert has_ended(pulse_of(rendezvous, (WORKER, 7), "old"))
     assert arrival.pulse is None
-    pulse = pulse_of(hub, ONE, "new")
+    pulse = pulse_of(rendezvous, ONE, "new")
     pulse.send(None)
     until(lambda: arrival.pulse is not None)
 
 
-def test_who_is_dropped_is_told_and_closed_it_lets_nobody_in(hub: Hub) -> None:
-    wires = [wire_of(hub, ONE, "a"), pulse_of(hub, ONE, "a"), wire_of(hub, OTHER, "b")]
-    arrival = arrived(hub)
+def test_who_is_dropped_is_told_and_closed_it_lets_nobody_in(rendezvous: Rendezvous) -> None:
+    wires = [
+        wire_of(rendezvous, ONE, "a"),
+        pulse_of(rendezvous, ONE, "a"),
+        wire_of(rendezvous, OTHER, "b"),
+    ]
+    arrival = arrived(rendezvous)
     until(lambda: arrival.pulse is not None)
-    hub.drop((WORKER, 2))
-    hub.drop(ONE)
-    hub.drop(ONE)
+    rendezvous.drop((WORKER, 2))
+    rendezvous.drop(ONE)
+    rendezvous.drop(ONE)
     assert all(map(has_ended, wires[:2]))
-    assert hub.wait_for(ONE, 0.0) is None
-    arrived(hub, OTHER)
-    hub.close()
-    hub.close()
+    assert rendezvous.wait_for(ONE, 0.0) is None
+    arrived(rendezvous, OTHER)
+    rendezvous.close()
+    rendezvous.close()
     assert has_ended(wires[2])
     with pytest.raises(ConnectionRefusedError):
-        dial(hub.address, CHIEF, Identity(ONE, SECRET))
+        dial(rendezvous.address, CHIEF, Identity(ONE, SECRET))

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.members.launcher import Condition, Life
+from syncswitch.trainers.cluster.members.launcher import ProcessState, ProcessStatus
 from syncswitch.trainers.cluster.processes import zygote as zygotes
 from syncswitch.trainers.cluster.processes.zygote import shared_zygote
 from tests.processes import until
@@ -37,11 +37,11 @@ def fork(
     return shared_zygote().fork(target, argument, str(folder / "log"), environment or {}, **fields)
 
 
-def ended(process_id: int) -> Condition:
-    """Waits for a process to end, and returns its condition."""
+def ended(process_id: int) -> ProcessStatus:
+    """Waits for a process to end, and returns its status."""
     zygote = shared_zygote()
-    until(lambda: zygote.condition(process_id).life is not Life.RUNNING)
-    return zygote.condition(process_id)
+    until(lambda: zygote.status(process_id).state is not ProcessState.RUNNING)
+    return zygote.status(process_id)
 
 
 # What is forked.
@@ -79,7 +79,10 @@ def fork_others(folder: Any, asker: Connection) -> None:
 
 def test_it_has_tensorflow_one_thread_and_what_it_was_given(tmp_path: Path) -> None:
     argument = {"some": ["thing"]}
-    assert ended(fork(tmp_path, tell, argument, {"MINE": "1", "HOME": "here"})).life is Life.DEAD
+    assert (
+        ended(fork(tmp_path, tell, argument, {"MINE": "1", "HOME": "here"})).state
+        is ProcessState.DEAD
+    )
     assert json.loads((tmp_path / "log").read_text()) == {
         "argument": argument,
         "tensorflow": True,
@@ -92,26 +95,35 @@ def test_it_has_tensorflow_one_thread_and_what_it_was_given(tmp_path: Path) -> N
 
 def test_how_it_ended_is_known(tmp_path: Path) -> None:
     zygote = shared_zygote()
-    assert ended(fork(tmp_path, leave, 0)) == Condition(Life.DEAD, "ended with status 0")
-    assert ended(fork(tmp_path, leave, 3)) == Condition(Life.DEAD, "ended with status 3")
-    assert ended(fork(tmp_path, fail, "words")) == Condition(Life.DEAD, "ended with status 1")
+    assert ended(fork(tmp_path, leave, 0)) == ProcessStatus(
+        ProcessState.DEAD, "ended with status 0"
+    )
+    assert ended(fork(tmp_path, leave, 3)) == ProcessStatus(
+        ProcessState.DEAD, "ended with status 3"
+    )
+    assert ended(fork(tmp_path, fail, "words")) == ProcessStatus(
+        ProcessState.DEAD, "ended with status 1"
+    )
     log = (tmp_path / "log").read_text()
     assert log.endswith("ZeroDivisionError: words\n")
     sleeping = fork(tmp_path, sleep)
-    assert zygote.condition(sleeping) == Condition(Life.RUNNING)
-    for number, life in ((signal.SIGSTOP, Life.STOPPED), (signal.SIGCONT, Life.RUNNING)):
+    assert zygote.status(sleeping) == ProcessStatus(ProcessState.RUNNING)
+    for number, life in (
+        (signal.SIGSTOP, ProcessState.STOPPED),
+        (signal.SIGCONT, ProcessState.RUNNING),
+    ):
         zygote.signal(sleeping, number)
-        until(lambda life=life: zygote.condition(sleeping).life is life)
+        until(lambda life=life: zygote.status(sleeping).state is life)
     for _ in range(2):
         zygote.signal(sleeping, signal.SIGKILL)
-        assert zygote.condition(sleeping) == Condition(Life.DEAD, "died of SIGKILL")
+        assert zygote.status(sleeping) == ProcessStatus(ProcessState.DEAD, "died of SIGKILL")
     assert not psutil.pid_exists(sleeping), "no zombie stays behind"
 
 
 def test_it_touches_no_process_that_it_has_not_forked(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as other:
         shared_zygote().signal(other.pid, signal.SIGKILL)
-        assert shared_zygote().condition(other.pid).life is Life.DEAD
+        assert shared_zygote().status(other.pid).state is ProcessState.DEAD
         assert other.poll() is None
         other.kill()
 
@@ -124,7 +136,9 @@ def test_those_that_it_forks_itself_end_with_it(tmp_path: Path) -> None:
         connection = Connection(ours.detach())
         grandchildren = list(map(psutil.Process, connection.recv()))
         assert len({process.pid for process in grandchildren}) == 2
-        assert shared_zygote().condition(grandchildren[0].pid).life is Life.DEAD, "not its own"
+        assert shared_zygote().status(grandchildren[0].pid).state is ProcessState.DEAD, (
+            "not its own"
+        )
         connection.send("end one")
         connection.recv()
         assert all(process.is_running() for process in grandchildren)
@@ -135,9 +149,9 @@ def test_those_that_it_forks_itself_end_with_it(tmp_path: Path) -> None:
 def test_many_threads_may_ask_at_once(tmp_path: Path) -> None:
     def ask(_: int) -> int:
         one = fork(tmp_path, sleep)
-        assert shared_zygote().condition(one).life is Life.RUNNING
+        assert shared_zygote().status(one).state is ProcessState.RUNNING
         shared_zygote().signal(one, signal.SIGKILL)
-        assert shared_zygote().condition(one).life is Life.DEAD
+        assert shared_zygote().status(one).state is ProcessState.DEAD
         return one
 
     with ThreadPoolExecutor(4) as pool:
@@ -164,7 +178,7 @@ def test_another_takes_the_place_of_one_that_died(
     process.kill()
     assert all_gone([child]), "it outlives the one that has forked it"
     with pytest.raises(RetryableError, match="the fork server has exited"):
-        first.condition(child.pid)
+        first.status(child.pid)
     second = psutil.Process(fork(tmp_path, sleep))
     assert shared_zygote() is not first
     zygotes._shared["thread"].shutdown()
