@@ -193,8 +193,8 @@ class GeneratedProblem:
         """Share of the runs without a guard that keep the accuracy."""
         if percent < self.diverges_below_percent:
             return 0.0
-        scatter = statistics.NormalDist(0, self.standard_deviation)
-        return scatter.cdf(threshold - self.loss(percent))
+        spread = statistics.NormalDist(0, self.standard_deviation)
+        return spread.cdf(threshold - self.loss(percent))
 
     def policy_seconds(self, percent: float) -> float:
         """See `Problem`."""

@@ -56,7 +56,7 @@ class TrialObserver(Observer):
         self._is_decided, self._warn, self._interval_seconds = is_decided, warn, interval_seconds
         self._next_heartbeat_at = self._next_look_at = time.monotonic() + self._interval_seconds
         self._evaluations = list(spec.inherited_evaluations)
-        self._untold: Evaluation | None = None
+        self._pending: Evaluation | None = None
         self._switch_worker_step = planned_switch_worker_step(spec)
         self._stop: StopRule | None = None
         if may_stop(state.measured_strategy, spec.switch_percent, state.course.runs):
@@ -89,18 +89,18 @@ class TrialObserver(Observer):
         now = time.monotonic()
         if now >= self._next_heartbeat_at:
             self._next_heartbeat_at = now + self._interval_seconds
-            untold, self._untold = self._untold, None
+            pending, self._pending = self._pending, None
             # A lost heartbeat does no harm, but losing the run for it would.
             with contextlib.suppress(RetryableError):
                 study, number = self._study, self._trial.number
                 study.store.heartbeat(study.name, number, worker_step)
-                if untold is not None:
-                    study.note_evaluation(number, untold)
+                if pending is not None:
+                    study.note_evaluation(number, pending)
         self._reporter.on_progress(self._trial, worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         """Ends the run if its accuracy is known, if it fails, or is not needed."""
-        self._untold = evaluation
+        self._pending = evaluation
         self._reporter.on_evaluation(self._trial, evaluation)
         if self._is_needless():
             self.is_cancelled = True

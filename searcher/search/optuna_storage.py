@@ -161,7 +161,7 @@ _REPAIRED = "nothing; the next run of the same search repairs it"
 # Kinds of differences: what was found, whether it is a problem, and what to do about it.
 _KINDS = {
     "stale": ("runs whose process is dead", False, _REPAIRED),
-    "untold": ("runs whose end Optuna does not know yet", False, _REPAIRED),
+    "pending": ("runs whose end Optuna does not know yet", False, _REPAIRED),
     "outranked": (
         "runs that were considered stale but finished; they only count as cost",
         False,
@@ -239,6 +239,6 @@ def _mismatches(
             TrialState.COMPLETE,
             TrialState.FAILED,
         }:
-            yield "untold", trial.number
+            yield "pending", trial.number
         elif trial.state == OptunaState.FAIL and state == TrialState.COMPLETE:
             yield "outranked", trial.number

@@ -78,7 +78,7 @@ def held_text(
     if not is_let_through:
         return f"NOT kept: {lost}"
     why = f"the target rests on {counted(target.runs, 'run')}"
-    if target.scatter - threshold > target.error:
+    if target.spread - threshold > target.error:
         why = "runs without a switch differ as much by chance"
     return f"{lost}: the guard let it pass, as {why}"
 
@@ -88,9 +88,9 @@ def spread_text(target: Target, threshold: float, metric: Metric, first: str) ->
 
     A sentence without its full stop; None as well while a single run says nothing of it.
     """
-    if target.runs < _LEAST_SPREAD or not threshold or target.scatter <= threshold:
+    if target.runs < _LEAST_SPREAD or not threshold or target.spread <= threshold:
         return None
-    chance = f"{target.scatter:.2g}"
+    chance = f"{target.spread:.2g}"
     return (
         f"{target.runs} runs of {first} alone differ by more than the"
         f" {metric.with_unit(f'{threshold:g}')} that may be lost: by chance, 1 in 20 of them is"

@@ -8,14 +8,14 @@ from dataclasses import replace
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import (
-    Wanted,
+    RunRequest,
     check_when,
     chosen_by_learning,
     chosen_by_policy,
     chosen_by_user,
 )
 from syncswitch.searcher.training.train import Training, Watching, trial_of
-from syncswitch.searcher.training.uses import Tell, UsesHome
+from syncswitch.searcher.training.uses import RunRecorder, Tell
 from syncswitch.storage.errors import FatalError, RetryableError, Set
 from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
@@ -59,18 +59,20 @@ def train_by_command(
         learn=learn,
     )
     pair = None if protocols is None else trainer.pair(protocols)
-    home = UsesHome(storage, tell)
-    wanted = Wanted(trainer, name, workers, pair, seed, home, policy or CURRENT, allowed=allowed)
+    recorder = RunRecorder(storage, tell)
+    request = RunRequest(
+        trainer, name, workers, pair, seed, recorder, policy or CURRENT, allowed=allowed
+    )
     job = trainer.command_job(name, workers or 1, pair or trainer.pair(None))
     may_learn = learn is not False and policy is None
     goes_back = job.template.can_go_back if may_learn else None
     if switch_at is not None:
-        chosen = chosen_by_user(wanted, switch_at)
+        chosen = chosen_by_user(request, switch_at)
     elif learn:
-        chosen = chosen_by_learning(wanted, expected_runs, goes_back)
+        chosen = chosen_by_learning(request, expected_runs, goes_back)
     else:
         chosen = chosen_by_policy(
-            wanted,
+            request,
             is_guarded=guarded,
             expected_runs=expected_runs if may_learn else None,
             goes_back=goes_back,
@@ -78,7 +80,7 @@ def train_by_command(
     spec, used, identity = trial_of(chosen, tell), chosen.run.policy, chosen.identity
     pair = (identity.first_protocol, identity.second_protocol)
     runner = CommandTrainer(replace(job, workers=identity.workers, protocols=pair))
-    alone_seconds = tuple(home.times_alone(identity))
+    alone_seconds = tuple(recorder.times_alone(identity))
     try:
         use_id = uuid.uuid4().hex
         with watched_aside(observer, identity, tell) as watching:
@@ -86,10 +88,12 @@ def train_by_command(
         folder = runner.last_folder
         assert folder is not None  # it has just trained
         if chosen.run.learns and used is None:
-            used = home.first_policy(identity, name, record, goes_back=goes_back, allowed=allowed)
-        home.record(used, use_id, record, choice=policy, model=trainer.output_folder / name)
-        target = home.target(used, spec.band)
-        home.tell_lessons(used, expected_runs if chosen.run.learns else None, goes_back)
+            used = recorder.first_policy(
+                identity, name, record, goes_back=goes_back, allowed=allowed
+            )
+        recorder.record(used, use_id, record, choice=policy, model=trainer.output_folder / name)
+        target = recorder.target(used, spec.band)
+        recorder.tell_lessons(used, expected_runs if chosen.run.learns else None, goes_back)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command starts afresh") from None
     if record.diverged:

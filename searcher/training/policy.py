@@ -14,7 +14,7 @@ from syncswitch.searcher.search.plan import check_threshold
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.baseline import AllowedLoss
-from syncswitch.searcher.training.uses import UsesHome
+from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.searcher.words import other_jobs_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
@@ -50,7 +50,7 @@ None as the percent stands for any. It gives the seed and switch, or None where 
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RunRequest:
     """A training as its user asked for it.
 
     The reference is a workload, or the name of a command. None as `workers` or `pair` stands for
@@ -63,7 +63,7 @@ class Wanted:
     workers: int | None
     pair: tuple[str, str] | None
     seed: int | None
-    home: UsesHome
+    recorder: RunRecorder
     choice: str = CURRENT
     interrupted: Interrupted = lambda *_: None
     allowed: AllowedLoss | None = None
@@ -81,7 +81,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RunPlan:
     """A run that is about to begin, with the workload as its trainer loaded it."""
 
     workload: Any
@@ -135,31 +135,33 @@ def check_when(
         )
 
 
-def chosen_by_user(wanted: Wanted, switch_percent: float) -> Chosen:
+def chosen_by_user(request: RunRequest, switch_percent: float) -> RunPlan:
     """A run at a switch point of the user's own; its usual seed is 0, to compare such runs."""
-    workload, identity = _own_job(wanted)
-    return Chosen(workload, identity, wanted.seed or 0, NextRun(None, switch_percent))
+    workload, identity = _own_job(request)
+    return RunPlan(workload, identity, request.seed or 0, NextRun(None, switch_percent))
 
 
-def chosen_by_learning(wanted: Wanted, expected_runs: int, goes_back: bool | None = None) -> Chosen:
+def chosen_by_learning(
+    request: RunRequest, expected_runs: int, goes_back: bool | None = None
+) -> RunPlan:
     """The next run, by the runs so far; `expected_runs` is how often the job is trained in all.
 
     It creates the database if need be. Raises UserError where no cluster of this size can run these
     protocols, or the job is too short for it.
     """
-    workload, identity = _own_job(wanted)
-    with open_database(wanted.home.url, create=True) as database:
-        planned = next_run(database, identity, expected_runs, goes_back, wanted.allowed)
-    return _learning(wanted, workload, identity, planned, normal_reference(wanted.reference))
+    workload, identity = _own_job(request)
+    with open_database(request.recorder.url, create=True) as database:
+        planned = next_run(database, identity, expected_runs, goes_back, request.allowed)
+    return _learning(request, workload, identity, planned, normal_reference(request.reference))
 
 
 def chosen_by_policy(
-    wanted: Wanted,
+    request: RunRequest,
     *,
     is_guarded: bool = True,
     expected_runs: int | None = None,
     goes_back: bool | None = None,
-) -> Chosen:
+) -> RunPlan:
     """A run that switches where its policy says, or where learning wants to try.
 
     `expected_runs` is how often the job is trained in all, by runs that may try other switch
@@ -168,13 +170,13 @@ def chosen_by_policy(
     Raises:
         PolicyError: There is no policy for exactly this job, and the run may not learn.
     """
-    trainer, home, selection = wanted.trainer, wanted.home, wanted.selection
+    trainer, recorder, selection = request.trainer, request.recorder, request.selection
     if isinstance(trainer, ClusterChoice):
-        find_module(wanted.reference)
+        find_module(request.reference)
     learns = expected_runs if is_guarded else None
-    if learns is not None and holds_nothing(home.url):
-        return chosen_by_learning(wanted, learns, goes_back)
-    known = known_policies(selection, home.url)
+    if learns is not None and holds_nothing(recorder.url):
+        return chosen_by_learning(request, learns, goes_back)
+    known = known_policies(selection, recorder.url)
     meant = selection
     if isinstance(trainer, UsersCommand):  # what differs of another job's policy is said
         meant = replace(selection, workers=None, protocols=None)
@@ -182,69 +184,70 @@ def chosen_by_policy(
     elsewhere = replace(selection, cluster=None).meant(known)
     is_real = trainer.simulated_cluster is None
     if not candidates and learns is not None:
-        begun = _begun(wanted, elsewhere, learns) if is_real else None
+        begun = _begun(request, elsewhere, learns) if is_real else None
         if begun is None and known:
-            home.tell(none_found(known, selection, home.url, ["this job starts over"]))
-        return begun or chosen_by_learning(wanted, learns, goes_back)
+            recorder.tell(none_found(known, selection, recorder.url, ["this job starts over"]))
+        return begun or chosen_by_learning(request, learns, goes_back)
     if not candidates:
         if elsewhere and is_real:
-            raise _only_simulated(wanted, elsewhere)
-        raise none_found(known, selection, home.url)
+            raise _only_simulated(request, elsewhere)
+        raise none_found(known, selection, recorder.url)
     workload: Any = trainer.load(
-        wanted.reference, max(entry.identity.workers for entry in candidates)
+        request.reference, max(entry.identity.workers for entry in candidates)
     )
     try:
-        policy, identity = _exact(wanted, candidates, workload)
+        policy, identity = _exact(request, candidates, workload)
     except PolicyError as error:
         if learns is None:
             raise
-        home.tell(UserError(error.what, remedy="this job starts over"))
-        return chosen_by_learning(wanted, learns, goes_back)
+        recorder.tell(UserError(error.what, remedy="this job starts over"))
+        return chosen_by_learning(request, learns, goes_back)
     planned: NextRun | None = None
     is_learnt = policy.study.startswith(LEARNT) or (is_real and isinstance(trainer, ClusterChoice))
     if learns is not None and policy.guarded and is_learnt:
         expected = learns
-        planned = home.asked(
-            lambda database: next_run(database, identity, expected, goes_back, wanted.allowed), None
+        planned = recorder.asked(
+            lambda database: next_run(database, identity, expected, goes_back, request.allowed),
+            None,
         )
     if planned is not None and planned.band is not None:
-        return _learning(wanted, workload, identity, planned)
-    if wanted.allowed is not None:
-        name = wanted.allowed.parameter
+        return _learning(request, workload, identity, planned)
+    if request.allowed is not None:
+        name = request.allowed.parameter
         raise UserError(
             f"is for runs that learn, and version {policy.version} was found by a search",
             parameter=name,
             remedy=(Set("learn", True, "add"), Set(name, verb="search with that")),
         )
-    percent, seed = policy.switch_percent, wanted.seed
-    band = home.band(policy, identity) if is_guarded else None
+    percent, seed = policy.switch_percent, request.seed
+    band = recorder.band(policy, identity) if is_guarded else None
     if seed is None:
-        goes_on = wanted.interrupted(workload, percent)
-        seed = goes_on[0] if goes_on else home.own_seed(identity)
-        home.tell(f"this run has seed {seed}")
-    return Chosen(workload, identity, seed, NextRun(policy, percent, band))
+        goes_on = request.interrupted(workload, percent)
+        seed = goes_on[0] if goes_on else recorder.own_seed(identity)
+        recorder.tell(f"this run has seed {seed}")
+    return RunPlan(workload, identity, seed, NextRun(policy, percent, band))
 
 
 def _exact(
-    wanted: Wanted, candidates: Sequence[PolicyEntry], workload: Any
+    request: RunRequest, candidates: Sequence[PolicyEntry], workload: Any
 ) -> tuple[TimingPolicy, WorkloadIdentity]:
     """The first of at least one policy that was found for exactly this job, and the job."""
     for entry in candidates:
-        identity = _job_like(entry.identity, wanted, workload)
+        identity = _job_like(entry.identity, request, workload)
         if identity.fingerprint == entry.policy.job.fingerprint:
             return entry.policy, identity
-    policy, reference = candidates[0].policy, wanted.reference
-    own = replace(wanted.selection, workers=identity.workers)
+    policy, reference = candidates[0].policy, request.reference
+    own = replace(request.selection, workers=identity.workers)
     search = replace(own.search, verb="find its own with:")
     if identity.is_command:
-        found = min((_differences(one.identity, wanted) for one in candidates), key=len)
+        found = min((_differences(one.identity, request) for one in candidates), key=len)
         differs = [part for one in found for part in (", and for ", *one)]
         raise PolicyError(
-            [f"policy {wanted.choice!r} of {reference!r} is for ", *differs[1:]],
+            [f"policy {request.choice!r} of {reference!r} is for ", *differs[1:]],
             remedy=search,
         )
     raise PolicyError(
-        f"policy {wanted.choice!r} is for workload {policy.job.workload!r} as it was with"
+        f"policy {request.choice!r} is for workload {policy.job.workload!r} as it was with"
         f" {policy.job.total_worker_steps:,} worker-steps (fingerprint"
         f" {policy.job.fingerprint[:12]}), not for {reference!r} as it is now with"
         f" {identity.total_worker_steps:,} (fingerprint {identity.fingerprint[:12]})",
@@ -252,22 +255,22 @@ def _exact(
     )
 
 
-def _job_like(job: WorkloadIdentity, wanted: Wanted, workload: Any) -> WorkloadIdentity:
-    """The wanted job, with workers and protocols of another one where it is not said."""
-    pair = wanted.pair or (job.first_protocol, job.second_protocol)
-    workers = wanted.workers or job.workers
-    return _checked(wanted, wanted.trainer.identity(workload, workers, pair))
+def _job_like(job: WorkloadIdentity, request: RunRequest, workload: Any) -> WorkloadIdentity:
+    """The requested job, with workers and protocols of another one where it is not said."""
+    pair = request.pair or (job.first_protocol, job.second_protocol)
+    workers = request.workers or job.workers
+    return _checked(request, request.trainer.identity(workload, workers, pair))
 
 
-def _checked(wanted: Wanted, identity: WorkloadIdentity) -> WorkloadIdentity:
-    """The job, in which runs can lose what is wanted."""
-    if wanted.allowed is not None and not wanted.allowed.runs:
-        check_threshold(wanted.allowed.threshold, identity.decided_by.accuracies)
+def _checked(request: RunRequest, identity: WorkloadIdentity) -> WorkloadIdentity:
+    """The job, once it is clear that its metric can have the requested threshold."""
+    if request.allowed is not None and not request.allowed.runs:
+        check_threshold(request.allowed.threshold, identity.decided_by.accuracies)
     return identity
 
 
-def _differences(job: WorkloadIdentity, wanted: Wanted) -> list[list[Part]]:
-    here = _job_like(job, wanted, wanted.reference)
+def _differences(job: WorkloadIdentity, request: RunRequest) -> list[list[Part]]:
+    here = _job_like(job, request, request.reference)
     metrics = [one.decided_by.axis_title for one in (job, here)]
     compared = (
         (("total_steps",), job.length, here.length),
@@ -285,22 +288,22 @@ def _differences(job: WorkloadIdentity, wanted: Wanted) -> list[list[Part]]:
     return found
 
 
-def _begun(wanted: Wanted, found: Sequence[PolicyEntry], expected_runs: int) -> Chosen | None:
+def _begun(request: RunRequest, found: Sequence[PolicyEntry], expected_runs: int) -> RunPlan | None:
     """The first real run of a job, from a policy of the same job on a simulated cluster."""
     for job in (entry.identity for entry in found):
-        workload: Any = wanted.trainer.load(wanted.reference, job.workers)
-        identity = _job_like(job, wanted, workload)
+        workload: Any = request.trainer.load(request.reference, job.workers)
+        identity = _job_like(job, request, workload)
         if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
-            with open_database(wanted.home.url, create=False) as database:
-                planned = next_run(database, identity, expected_runs, allowed=wanted.allowed)
-            name = normal_reference(wanted.reference)
-            return _learning(wanted, workload, identity, planned, name)
+            with open_database(request.recorder.url, create=False) as database:
+                planned = next_run(database, identity, expected_runs, allowed=request.allowed)
+            name = normal_reference(request.reference)
+            return _learning(request, workload, identity, planned, name)
     return None
 
 
-def _only_simulated(wanted: Wanted, found: Sequence[PolicyEntry]) -> PolicyError:
+def _only_simulated(request: RunRequest, found: Sequence[PolicyEntry]) -> PolicyError:
     jobs = "; ".join(f"{one.policy.job.workload!r} on {one.identity.cluster}" for one in found)
-    choice, reference, selection = wanted.choice, wanted.reference, wanted.selection
+    choice, reference, selection = request.choice, request.reference, request.selection
     # Of several the newest; its name alone may mean any of them.
     newest = f"{found[0].policy.job.fingerprint[:12]}@{choice}"
     which = choice if is_policy_file(choice) else newest
@@ -317,23 +320,23 @@ def _only_simulated(wanted: Wanted, found: Sequence[PolicyEntry]) -> PolicyError
 
 
 def _learning(
-    wanted: Wanted,
+    request: RunRequest,
     workload: Any,
     identity: WorkloadIdentity,
     planned: NextRun,
     reference: str | None = None,
-) -> Chosen:
+) -> RunPlan:
     """A run that learns as it was planned, or the one that was interrupted.
 
     `reference` makes a job known to a database that does not know it yet.
     """
-    goes_on, seed = wanted.interrupted(workload, None), wanted.seed
+    goes_on, seed = request.interrupted(workload, None), request.seed
     if goes_on:
         planned = replace(planned, switch_percent=goes_on[1])
     if seed is None:
-        seed = goes_on[0] if goes_on else wanted.home.own_seed(identity, reference)
-    wanted.home.tell(_run_text(identity, seed, planned))
-    return Chosen(workload, identity, seed, planned)
+        seed = goes_on[0] if goes_on else request.recorder.own_seed(identity, reference)
+    request.recorder.tell(_run_text(identity, seed, planned))
+    return RunPlan(workload, identity, seed, planned)
 
 
 def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> Said:
@@ -402,28 +405,28 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
     ]
 
 
-def _own_job(wanted: Wanted) -> tuple[Any, WorkloadIdentity]:
+def _own_job(request: RunRequest) -> tuple[Any, WorkloadIdentity]:
     """The job of a run that follows no policy."""
-    trainer, (workers, pair) = wanted.trainer, size_and_pair(wanted)
-    workload: Any = trainer.load(wanted.reference, workers)
+    trainer, (workers, pair) = request.trainer, size_and_pair(request)
+    workload: Any = trainer.load(request.reference, workers)
     if isinstance(trainer, UsersCommand):
-        return workload, _checked(wanted, trainer.identity(workload, workers, pair))
+        return workload, _checked(request, trainer.identity(workload, workers, pair))
     check_protocols(pair, workers)
-    identity = _checked(wanted, trainer.identity(workload, workers, pair))
+    identity = _checked(request, trainer.identity(workload, workers, pair))
     check_length(identity)
     return workload, identity
 
 
-def size_and_pair(wanted: Wanted) -> tuple[int, tuple[str, str]]:
-    """Workers and protocols of a run that follows no policy: as wanted, or the current policy's.
+def size_and_pair(request: RunRequest) -> tuple[int, tuple[str, str]]:
+    """Workers and protocols of a run that follows no policy: as requested, or the current policy's.
 
     So runs can be compared. Without a policy for such a cluster they are the usual ones.
     """
-    workers, pair, trainer = wanted.workers, wanted.pair, wanted.trainer
+    workers, pair, trainer = request.workers, request.pair, request.trainer
     if workers is None or pair is None:
-        selection = Selection(wanted.reference, cluster=wanted.selection.cluster)
+        selection = Selection(request.reference, cluster=request.selection.cluster)
         with suppress(SyncSwitchError):
-            for entry in selection.meant(known_policies(selection, wanted.home.url))[:1]:
+            for entry in selection.meant(known_policies(selection, request.recorder.url))[:1]:
                 job = entry.identity
                 return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
     return workers or trainer.default_workers, pair or trainer.pair(None)

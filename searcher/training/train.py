@@ -15,8 +15,8 @@ from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.backends.registry import TRAINING, trainer_named
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import (
-    Chosen,
-    Wanted,
+    RunPlan,
+    RunRequest,
     check_when,
     chosen_by_learning,
     chosen_by_policy,
@@ -28,7 +28,7 @@ from syncswitch.searcher.training.resume import (
     interrupted_run,
     save_model,
 )
-from syncswitch.searcher.training.uses import Tell, UsesHome
+from syncswitch.searcher.training.uses import RunRecorder, Tell
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.export.mlflow import check_mlflow, copy_run
@@ -187,39 +187,41 @@ def train(
         learn=learn,
     )
 
-    def home(loaded: Workload) -> tuple[Path, Path]:
+    def model_and_folder(loaded: Workload) -> tuple[Path, Path]:
         model = output or Path(f"{loaded.name}.keras")
         return model, model.parent / f"{loaded.name}-checkpoints"
 
     def interrupted(workload: Workload, percent: float | None) -> tuple[int, float] | None:
-        return interrupted_run(checkpoints or home(workload)[1], seed, percent, resume=resume)
+        return interrupted_run(
+            checkpoints or model_and_folder(workload)[1], seed, percent, resume=resume
+        )
 
     pair = None if protocols is None else parse_pair(protocols)
     if protocol is not None:
         pair, switch_at = alone(protocol), 100.0
-    uses_home = UsesHome(storage_url, tell)
-    wanted = Wanted(
+    recorder = RunRecorder(storage_url, tell)
+    request = RunRequest(
         cluster,
         workload,
         workers,
         pair,
         seed,
-        uses_home,
+        recorder,
         policy or CURRENT,
         interrupted,
         allowed,
     )
     if switch_at is not None:
-        chosen = chosen_by_user(wanted, switch_at)
+        chosen = chosen_by_user(request, switch_at)
     elif learn:
-        chosen = chosen_by_learning(wanted, expected_runs)
+        chosen = chosen_by_learning(request, expected_runs)
     else:
         may_learn = learn is not False and policy is None
         chosen = chosen_by_policy(
-            wanted, is_guarded=guarded, expected_runs=expected_runs if may_learn else None
+            request, is_guarded=guarded, expected_runs=expected_runs if may_learn else None
         )
     loaded, identity, run = chosen.workload, chosen.identity, chosen.run
-    output, usual_folder = home(loaded)
+    output, usual_folder = model_and_folder(loaded)
     check_model_path(output)
     spec = replace(
         trial_of(chosen, tell),
@@ -235,7 +237,7 @@ def train(
     kept = RunCheckpoints(
         spec, checkpoints or usual_folder, checkpoint_every, spares=[usual_folder]
     )
-    alone_seconds = tuple(uses_home.times_alone(identity))
+    alone_seconds = tuple(recorder.times_alone(identity))
     watching = observer if callable(observer) else lambda _: nullcontext(observer or Observer())
     try:
         with closing(kept.open()):
@@ -257,12 +259,12 @@ def train(
             used = run.policy
             if run.learns and used is None:
                 name = normal_reference(workload)
-                used = uses_home.first_policy(
+                used = recorder.first_policy(
                     identity, name, record, run.begins_from, allowed=allowed
                 )
-            uses_home.record(used, kept.use_id, record, choice=policy, model=output)
-            target = uses_home.target(used, kept.spec.band)
-            uses_home.tell_lessons(used, expected_runs if run.learns else None)
+            recorder.record(used, kept.use_id, record, choice=policy, model=output)
+            target = recorder.target(used, kept.spec.band)
+            recorder.tell_lessons(used, expected_runs if run.learns else None)
             SideOutput("checkpoints that are no longer needed are still there; remove them", tell)(
                 kept.remove
             )
@@ -287,7 +289,7 @@ def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
         check_mlflow(mlflow)
 
 
-def trial_of(chosen: Chosen, tell: Tell) -> TrialSpec:
+def trial_of(chosen: RunPlan, tell: Tell) -> TrialSpec:
     """The run as trainers take it.
 
     People are told where it has no guard, and its policy was found for guarded runs.

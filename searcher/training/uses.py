@@ -1,4 +1,4 @@
-"""The home of what runs with a policy measure: the database, or a file where it waits for one."""
+"""Records runs with a policy: in the database, or in a file until one can be reached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PATIENCE_SECONDS = 10.0
 """How long a run that is done waits for a database: what it measured is safe in a file."""
 
 
-class UsesHome:
+class RunRecorder:
     """The database of a training, which need not be there: no run fails for it."""
 
     def __init__(self, storage_url: str, tell: Tell) -> None:

@@ -76,10 +76,10 @@ class Target:
         """
         if not self.runs:
             return 0.0
-        return max(self.error, self.scatter - threshold)
+        return max(self.error, self.spread - threshold)
 
     @property
-    def scatter(self) -> float:
+    def spread(self) -> float:
         """What one in twenty runs of the first protocol alone lose by chance, or more."""
         return _ONE_IN_TWENTY * self.deviation * math.sqrt(1 + 1 / self.runs) if self.runs else 0.0
 

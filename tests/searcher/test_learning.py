@@ -37,7 +37,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
-from syncswitch.searcher.training.uses import UsesHome
+from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -566,9 +566,9 @@ def test_a_file_is_held_against_what_its_runs_make_believe(database: Database) -
     assert isinstance(believed, BelievedBand)
     of_file = replace(known, study="of another database")
     assert band(database, of_file, OWN_MOMENTUM) == believed
-    for home in (UsesHome(database.url, print), UsesHome("sqlite:///missing.db", print)):
-        assert home.band(of_file, identity) == believed
-        assert home.band(of_file, IDENTITY) == BelievedBand(0.9, 0.01, 2, BAND.curve, 0.01)
+    for recorder in (RunRecorder(database.url, print), RunRecorder("sqlite:///missing.db", print)):
+        assert recorder.band(of_file, identity) == believed
+        assert recorder.band(of_file, IDENTITY) == BelievedBand(0.9, 0.01, 2, BAND.curve, 0.01)
 
 
 def test_other_jobs_are_read_only_where_what_they_show_is_needed(

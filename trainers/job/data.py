@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.pipelines import Leaf, apart, read_pipeline
+from syncswitch.trainers.job.pipelines import Leaf, flatten, read_pipeline
 from syncswitch.trainers.job.sources import Array, ArraySource, Source
 
 
@@ -91,7 +91,7 @@ class Data:
         parts = ["inputs", "labels"]
         if getattr(self, f"{part}_weights") is not None:
             parts.append("weights")
-        found = {name: apart(f"{part}_{name}", getattr(self, f"{part}_{name}")) for name in parts}
+        found = {name: flatten(f"{part}_{name}", getattr(self, f"{part}_{name}")) for name in parts}
         for name, (rows, form) in found.items():
             if form == Leaf():
                 # Tables of pandas and lists become the array that they stand for.

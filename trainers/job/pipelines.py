@@ -24,7 +24,7 @@ from syncswitch.trainers.job.sources import Array, Form, Rows, Source
 class Leaf:
     """One array."""
 
-    def together(self, rows: Iterator[Any]) -> Any:
+    def unflatten(self, rows: Iterator[Any]) -> Any:
         """Makes what the model is given from the next of the arrays."""
         return next(rows)
 
@@ -34,7 +34,7 @@ class RaggedLeaf(Leaf):
     """Examples of unequal lengths, as a padded array and an array of lengths."""
 
     @override
-    def together(self, rows: Iterator[Any]) -> Any:
+    def unflatten(self, rows: Iterator[Any]) -> Any:
         import tensorflow as tf
 
         values, lengths = next(rows), next(rows)
@@ -48,7 +48,7 @@ class SparseLeaf(Leaf):
     width: int
 
     @override
-    def together(self, rows: Iterator[Any]) -> Any:
+    def unflatten(self, rows: Iterator[Any]) -> Any:
         import tensorflow as tf
 
         columns, values, counts = (tf.convert_to_tensor(next(rows)) for _ in range(3))
@@ -58,7 +58,7 @@ class SparseLeaf(Leaf):
         return tf.SparseTensor(indices, tf.gather_nd(values, places), size)
 
 
-def apart(field: str, given: Any) -> tuple[Rows, Form]:
+def flatten(field: str, given: Any) -> tuple[Rows, Form]:
     """Takes inputs, labels or weights, as `fit` would get them, apart into arrays and their form.
 
     They are an array, or dicts, tuples and lists of several; each may be a `tf.RaggedTensor` with
@@ -66,7 +66,7 @@ def apart(field: str, given: Any) -> tuple[Rows, Form]:
     anything else, and for arrays with different numbers of examples.
     """
     rows: list[Array] = []
-    form = _apart(f"data: {field}", given, rows)
+    form = _flatten(f"data: {field}", given, rows)
     lengths = sorted({len(one) for one in rows})
     if len(lengths) > 1:
         raise WorkloadError(
@@ -76,22 +76,22 @@ def apart(field: str, given: Any) -> tuple[Rows, Form]:
     return tuple(rows), form
 
 
-def together(form: Form, rows: Iterator[Any]) -> Any:
-    """Puts arrays, or the tensors of a batch, together in the form that `apart` was given."""
+def unflatten(form: Form, rows: Iterator[Any]) -> Any:
+    """Nests arrays, or the tensors of a batch, as those that `flatten` was given."""
     if isinstance(form, dict):
-        return {name: together(part, rows) for name, part in form.items()}
+        return {name: unflatten(part, rows) for name, part in form.items()}
     if isinstance(form, tuple | list):
-        parts = [together(part, rows) for part in form]
+        parts = [unflatten(part, rows) for part in form]
         return tuple(parts) if isinstance(form, tuple) else parts
-    return form.together(rows)
+    return form.unflatten(rows)
 
 
-def taken(given: Any, numbers: Array) -> Any:
-    """Selects examples by their indices from what `apart` takes; the result has the same form."""
+def take_rows(given: Any, numbers: Array) -> Any:
+    """Selects examples by their indices; takes and returns what `flatten` takes."""
     if isinstance(given, dict):
-        return {name: taken(part, numbers) for name, part in given.items()}
+        return {name: take_rows(part, numbers) for name, part in given.items()}
     if isinstance(given, tuple | list) and all(map(_is_part, given)):
-        parts = [taken(part, numbers) for part in given]
+        parts = [take_rows(part, numbers) for part in given]
         return tuple(parts) if isinstance(given, tuple) else parts
     if type(given).__name__.startswith("Ragged"):
         import tensorflow as tf
@@ -126,13 +126,15 @@ def sparse_rows(matrix: Any) -> Rows:
     return columns, values, counts
 
 
-def _apart(name: str, given: Any, rows: list[Array]) -> Form:
+def _flatten(name: str, given: Any, rows: list[Array]) -> Form:
     if isinstance(given, dict):
         if not given:
             raise WorkloadError(f"{name} is an empty dict; give an array by each name")
-        return {key: _apart(f"{name}[{key!r}]", given[key], rows) for key in sorted(given, key=str)}
+        return {
+            key: _flatten(f"{name}[{key!r}]", given[key], rows) for key in sorted(given, key=str)
+        }
     if isinstance(given, tuple | list) and all(map(_is_part, given)) and given:
-        parts = [_apart(f"{name}[{place}]", one, rows) for place, one in enumerate(given)]
+        parts = [_flatten(f"{name}[{place}]", one, rows) for place, one in enumerate(given)]
         return tuple(parts) if isinstance(given, tuple) else parts
     kind = type(given).__name__
     if kind.startswith("Ragged"):
@@ -392,7 +394,7 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
         _column(one, found, part)
         for one, found in zip(specs, zip(*examples, strict=True), strict=True)
     )
-    found: tuple[Any, ...] = together(_form(spec), columns)
+    found: tuple[Any, ...] = unflatten(_form(spec), columns)
     return found
 
 

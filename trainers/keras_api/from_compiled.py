@@ -15,7 +15,7 @@ from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData, has_accuracy
 from syncswitch.trainers.job.keras_parts import EXCLUDED, check_model, check_optimizer, warn_once
-from syncswitch.trainers.job.pipelines import Leaf, apart, read_pipeline, taken, together
+from syncswitch.trainers.job.pipelines import Leaf, flatten, read_pipeline, take_rows, unflatten
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 from syncswitch.trainers.run.callbacks import usable_callbacks
 
@@ -287,7 +287,7 @@ def from_compiled(
     sample: tuple[Any, Any] | None = None
     if y is None and not isinstance(x, Data | StreamedData):
         sample, steps = _look_at_batches(x, validation_data, steps_per_epoch)
-        batch_size = batch_size or len(apart("y", sample[1])[0][0])
+        batch_size = batch_size or len(flatten("y", sample[1])[0][0])
 
         def load() -> AnyData:
             parts = _read(x, "x"), _read(validation_data, "validation_data")
@@ -404,12 +404,12 @@ def _read(given: Any, part: str) -> tuple[Any, ...]:
     if isinstance(given, keras.utils.PyDataset):
         if given.num_batches is None:
             raise WorkloadError(f"{part} is endless; give it a __len__, its batches")
-        batches = [apart(part, given[number]) for number in range(given.num_batches)]
+        batches = [flatten(part, given[number]) for number in range(given.num_batches)]
         form = batches[0][1] if batches else None
         if not isinstance(form, tuple) or len(form) not in (2, 3):
             raise WorkloadError(f"{part} does not yield {_FORMS}")
         columns = zip(*(rows for rows, _ in batches), strict=True)
-        found: tuple[Any, ...] = together(form, map(np.concatenate, columns))
+        found: tuple[Any, ...] = unflatten(form, map(np.concatenate, columns))
         return found
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise WorkloadError(
@@ -430,10 +430,10 @@ def _tested_parts(
             "there is nothing to test with; give validation_data=(inputs, labels), or a"
             f" validation_split between 0 and 1 (it is {share!r})"
         )
-    numbers = np.arange(len(apart("y", given[1])[0][0]))
+    numbers = np.arange(len(flatten("y", given[1])[0][0]))
     kept = math.floor(len(numbers) * (1 - share))
     parts = [one for one in given if one is not None]
-    train, test = ([taken(one, half) for one in parts] for half in np.split(numbers, [kept]))
+    train, test = ([take_rows(one, half) for one in parts] for half in np.split(numbers, [kept]))
     return train, test
 
 
@@ -456,7 +456,7 @@ def _joined(train: Sequence[Any], test: Sequence[Any], wanted: Sequence[bool]) -
 
 
 def _first(given: Any) -> Any:
-    return taken(given, np.arange(min(BATCH_SIZE, len(apart("x", given)[0][0]))))
+    return take_rows(given, np.arange(min(BATCH_SIZE, len(flatten("x", given)[0][0]))))
 
 
 def _digest(name: str, data: Data) -> str:

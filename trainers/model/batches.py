@@ -16,7 +16,7 @@ from syncswitch.trainers.job.keras_parts import (
     loss_settings,
     warn_once,
 )
-from syncswitch.trainers.job.pipelines import together
+from syncswitch.trainers.job.pipelines import unflatten
 from syncswitch.trainers.job.sources import Array, ArraySource, Rows, Source
 from syncswitch.trainers.job.workload import Workload, users_code
 from syncswitch.trainers.model.tensorflow_api import tf
@@ -36,7 +36,7 @@ def parsed(data: AnyData, source: Source, rows: Sequence[Any]) -> tuple[Any, Any
     if data.parse is not None:
         found = data.parse(*rows)
     elif source.form is not None:
-        found = together(source.form, iter(rows))
+        found = unflatten(source.form, iter(rows))
     else:
         found = tuple(rows)
     if not isinstance(found, tuple | list) or len(found) not in (2, 3):

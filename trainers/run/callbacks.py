@@ -80,7 +80,7 @@ def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
 
 
 @contextmanager
-def told(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Observer]:
+def keras_callbacks(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Observer]:
     """Reports a run to the workload's callbacks; their epochs last from one test to the next.
 
     Raises WorkloadError if a callback cannot be used, or fails before the first step. One that

@@ -30,7 +30,7 @@ from syncswitch.trainers.run.own_tests import (
     blown_up,
     failure,
     is_refuted,
-    scatter,
+    spread_of,
 )
 from syncswitch.trainers.run.record import Position
 
@@ -38,7 +38,7 @@ _THRESHOLDS, _DEVIATIONS = 5.0, 4.0
 """Thresholds plus standard deviations that a good run may fall below the mean curve."""
 
 _PRIOR_RUNS = 4.0
-"""Weight, in runs, of the prior that tests scatter by the threshold and the curve's roughness."""
+"""Weight, in runs, of the prior that tests differ by the threshold and the curve's roughness."""
 
 _NEAR = 0.05  # share of the job by which a run may lag behind where the curve is steep
 _LEAST_MARGIN = 0.5
@@ -186,7 +186,7 @@ class Guard:
 def _limits(band: Band, total_worker_steps: int) -> list[float]:
     """The lowest acceptable accuracy at each point of the curve."""
     means = [point.accuracy for point in band.curve]
-    guessed = band.threshold**2 + scatter(means) ** 2
+    guessed = band.threshold**2 + spread_of(means) ** 2
     freedom = max(0, band.runs - 1)
     near = _NEAR * total_worker_steps
     limits = []

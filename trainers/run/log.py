@@ -83,7 +83,7 @@ class RunLog:
         self._told_step, self._told_to_stop = told_step, False
         self._evaluations: list[Evaluation] = []
         self._events: list[RunEvent] = []
-        self._untold: deque[RunEvent] = deque()
+        self._pending: deque[RunEvent] = deque()
 
     @property
     def done(self) -> int:
@@ -255,8 +255,8 @@ class RunLog:
         """Reports progress to the observer, after the events that were only kept."""
         self.reached = done
         with self._observing:
-            while self._untold:
-                self._observer.on_event(self._untold.popleft())
+            while self._pending:
+                self._observer.on_event(self._pending.popleft())
             self._observer.on_progress(done)
 
     def is_due(self, done: int) -> bool:
@@ -311,7 +311,7 @@ class RunLog:
     def keep_event(self, event: RunEvent) -> None:
         """Records an event that is reported with the next progress, so as not to wait."""
         self._events.append(event)
-        self._untold.append(event)
+        self._pending.append(event)
 
     def record(self) -> TrialRecord:
         return trial_record(

@@ -153,7 +153,7 @@ def late(tests: Sequence[Evaluation], job: Job) -> str | None:
         statistics.fmean(one.accuracy for one in tests[end - number : end])
         for end in (len(tests) - 2 * number, len(tests) - number, len(tests))
     )
-    by_chance = scatter([one.accuracy for one in tests[-4 * number :]]) * math.sqrt(2 / number)
+    by_chance = spread_of([one.accuracy for one in tests[-4 * number :]]) * math.sqrt(2 / number)
     if earlier <= before or now - earlier <= _LUCK * by_chance:
         return None
     pace = (now - earlier - _LUCK * by_chance) / (done - tests[-1 - number].worker_step)
@@ -196,7 +196,7 @@ def is_refuted(
     return better <= _margin(again, job)
 
 
-def scatter(accuracies: Sequence[float]) -> float:
+def spread_of(accuracies: Sequence[float]) -> float:
     """The typical distance of tests from the line between their neighbours."""
     if len(accuracies) < 3:
         return 0.0
@@ -212,11 +212,11 @@ def _margin(tests: Sequence[Evaluation], job: Job) -> float:
     """How much lower a test may be than it was."""
     accuracies, threshold = [one.accuracy for one in tests], job.threshold
     if not threshold:
-        # Of a curve that has settled the typical scatter is next to nothing.
+        # Of a curve that has settled the typical difference is next to nothing.
         falls = [max(0.0, one - later) ** 2 for one, later in itertools.pairwise(accuracies)]
         rough = math.sqrt(statistics.fmean(falls)) if falls else 0.0
         threshold = max(_RANGE * (max(accuracies) - min(accuracies)), rough)
-    return _LOST * threshold + _DEVIATIONS * scatter(accuracies)
+    return _LOST * threshold + _DEVIATIONS * spread_of(accuracies)
 
 
 def _since(levels: Sequence[tuple[int, float]], done: int, share: float, job: Job) -> float:

@@ -23,7 +23,7 @@ from syncswitch.trainers.model.kept import Computation, computation, leave, take
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.run.callbacks import told
+from syncswitch.trainers.run.callbacks import keras_callbacks
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.learner import (
     GradientSource,
@@ -210,7 +210,7 @@ class SimulatedTrainer(Trainer):
         check_trial(spec, simulated_identity(self._workload, self._workers, pair, self._profile))
         check_embeddings(spec, [table.layer for table in self._function.embeddings])
         self._is_idle = False
-        with told(self._workload, spec, observer or Observer()) as watching:
+        with keras_callbacks(self._workload, spec, observer or Observer()) as watching:
             log = RunLog(spec, watching, self._tester.is_chance)
             self._run(spec, log)
         self._is_idle = True

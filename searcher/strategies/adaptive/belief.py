@@ -148,7 +148,7 @@ class _Anchor:
 
     def target_errors(self, prior: Prior, guesses: Guesses) -> Floats:
         """(P,) by how much the true target lies above the mean."""
-        sd = guesses.scatter[:, self.index]
+        sd = guesses.spread[:, self.index]
         if self.index == len(prior.grid) - 1:
             errors: Floats = guesses.target_z * sd / math.sqrt(len(self.accuracies))
             return errors
@@ -156,7 +156,7 @@ class _Anchor:
 
     def log_weights(self, guesses: Guesses) -> Floats:
         """(P,) logarithm of the likelihood of its runs, wherever the target lies."""
-        sd = guesses.scatter[:, self.index]
+        sd = guesses.spread[:, self.index]
         squares = math.fsum((accuracy - self.mean) ** 2 for accuracy in self.accuracies)
         log_weights: Floats = (1 - self.measured) * np.log(sd) - squares / (2 * sd**2)
         # It did not diverge.
@@ -179,7 +179,7 @@ def _target_above(prior: Prior, guesses: Guesses, index: int) -> Floats:
     beyond = (u - usual) / np.maximum(1 - usual, 1e-6)
     errors: Floats = np.where(
         u < usual,
-        guesses.losses[:, index] + guesses.scatter[:, index] * z,
+        guesses.losses[:, index] + guesses.spread[:, index] * z,
         prior.threshold * np.exp(octaves * beyond.clip(0, 1)),
     )
     return errors
@@ -258,7 +258,7 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
 
 def _likelihood(prior: Prior, guesses: Guesses, index: int, losses: Floats) -> Floats:
     """(P,) likelihood of a run that lost so much, given each guess's target."""
-    failures, sd = guesses.failures[:, index], guesses.scatter[:, index]
+    failures, sd = guesses.failures[:, index], guesses.spread[:, index]
     z = (losses - guesses.losses[:, index]) / sd
     usual = (1 - failures) * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
     # Evenly over the logarithm of the loss, from beta to the largest.
@@ -274,7 +274,7 @@ def _failing_share(prior: Prior, guesses: Guesses, index: int, error: Floats) ->
     from scipy.special import ndtr
 
     most = prior.threshold + error - guesses.losses[:, index]
-    kept = (1 - guesses.failures[:, index]) * ndtr(most / guesses.scatter[:, index])
+    kept = (1 - guesses.failures[:, index]) * ndtr(most / guesses.spread[:, index])
     share: Floats = 1 - kept + _STRANGE_RUN
     return share
 

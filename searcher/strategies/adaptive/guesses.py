@@ -1,6 +1,6 @@
 """The prior belief about a job: guesses of how it behaves, all equally likely.
 
-For every switch point a guess says how much accuracy is lost in the mean, how much runs scatter,
+For every switch point a guess says how much accuracy is lost in the mean, how much runs differ,
 and how often one fails. The assumptions are listed at `guesses_at`.
 """
 
@@ -70,7 +70,7 @@ class Guesses:
     Attributes:
         cube: (P, `DIMENSIONS`) the numbers that they are made of, each between 0 and 1.
         losses: (P, m) mean loss of accuracy of runs that do not fail; 0 at the last switch point.
-        scatter: (P, m) standard deviation of their accuracy.
+        spread: (P, m) standard deviation of their accuracy.
         failures: (P, m) probability that a run fails: it diverges, or ends anywhere below.
         target_z: (P,) standard errors by which the true target lies above the measured one.
         owns_momentum: See `Prior`.
@@ -78,7 +78,7 @@ class Guesses:
 
     cube: Floats
     losses: Floats
-    scatter: Floats
+    spread: Floats
     failures: Floats
     target_z: Floats
     owns_momentum: bool = False
@@ -87,7 +87,7 @@ class Guesses:
         """(P, m) share of the runs at each switch point that lose at most `threshold`."""
         from scipy.special import ndtr
 
-        shares: Floats = (1 - self.failures) * ndtr((threshold - self.losses) / self.scatter)
+        shares: Floats = (1 - self.failures) * ndtr((threshold - self.losses) / self.spread)
         return shares
 
     def bears_from(self, prior: Prior) -> NDArray[np.intp]:
@@ -120,14 +120,14 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
     - Below the knee the loss is a step of 0.3 to 90 beta (four in ten), or grows by 0.3 to 30 beta
       an octave. Curves may be tilted either way, as BSP with a large batch can settle where
       asynchronous training does not stay.
-    - The scatter is near beta / 2 at BSP, and may double once or more per octave below the knee.
+    - The spread is near beta / 2 at BSP, and may double once or more per octave below the knee.
       One job in twenty has more, up to many beta, where nobody has looked how much seeds differ;
       none of those whose workers keep a momentum of their own.
     - Failures begin somewhere, often near the knee, and grow to any share. There may be a few
       everywhere, or some in one place, whatever lies below it.
 
     Where each worker keeps a momentum of its own, most jobs have no knee, and the others a deep one
-    with a smaller loss; fewer fail, and the scatter is a little larger. So it is with seven jobs
+    with a smaller loss; fewer fail, and the spread is a little larger. So it is with seven jobs
     that were recorded (`benchmarks.learning`); the tail is as broad as before, for all others.
 
     Args:
@@ -145,12 +145,12 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
     below = np.maximum(0.0, octaves - knee[:, None])
     z = ndtri(u[5])
     noisy = 0.0 if prior.owns_momentum else 0.8 * np.maximum(0.0, z - _NOISY)
-    scatter = beta / 2 * np.exp(0.5 * z + noisy)
+    spread = beta / 2 * np.exp(0.5 * z + noisy)
     widening = 1.5 * _beyond(u[6], 0.4)
     return Guesses(
         cube=cube,
         losses=_losses(beta, octaves, below, u),
-        scatter=scatter[:, None] * 2 ** np.minimum(widening[:, None] * below, 4.0),
+        spread=spread[:, None] * 2 ** np.minimum(widening[:, None] * below, 4.0),
         failures=_failures(octaves, knee, deepest, u),
         target_z=ndtri(u[12]),
         owns_momentum=prior.owns_momentum,

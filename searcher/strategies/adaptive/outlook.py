@@ -157,8 +157,8 @@ class Outlook:
         target_errors = self.belief.target_errors - (target - self.belief.target_accuracy)
         most = beta + target_errors[:, None] + forgiven
         usual = 1 - guesses.failures
-        quiet = usual * ndtr((most - guesses.losses) / guesses.scatter)
-        delivered = usual * ndtr((np.minimum(most, beta) - guesses.losses) / guesses.scatter)
+        quiet = usual * ndtr((most - guesses.losses) / guesses.spread)
+        delivered = usual * ndtr((np.minimum(most, beta) - guesses.losses) / guesses.spread)
         delivered[:, -1] = self.kept[:, -1]
         found = self._tried_again(delivered, 1 - quiet)
         if guesses.owns_momentum:
@@ -175,7 +175,7 @@ class Outlook:
         noticed_share = 0.0 if self.is_blind else _PLAIN_NOTICED
         octaves = math.log(self.belief.largest_loss / beta)
         plain = 1 - math.log(_PLAIN_LOSS) / octaves if octaves > math.log(_PLAIN_LOSS) else 0.0
-        usual = 1 - ndtr((_PLAIN_LOSS * beta - guesses.losses) / guesses.scatter)
+        usual = 1 - ndtr((_PLAIN_LOSS * beta - guesses.losses) / guesses.spread)
         failing = DIVERGING_SHARE + (1 - DIVERGING_SHARE) * plain * noticed_share
         noticed: Floats = (1 - guesses.failures) * usual * noticed_share
         noticed += guesses.failures * failing
@@ -186,7 +186,7 @@ class Outlook:
     def with_target(self) -> Outlook:
         """The same guesses, as they are once a run of the first protocol alone has been made."""
         belief = self.belief
-        errors = belief.guesses.target_z * belief.guesses.scatter[:, -1]
+        errors = belief.guesses.target_z * belief.guesses.spread[:, -1]
         measured = Target.mean_of([0.0], belief.threshold)
         known = replace(belief, reference=0.0, measured=measured, target_errors=errors)
         return replace(self, belief=known, is_blind=False)
@@ -246,7 +246,7 @@ class Outlook:
         errors = belief.target_errors[sample]
         least = []
         for runs in range(1, most_runs + 1):
-            deviations = belief.guesses.scatter[sample, -1] / math.sqrt(runs)
+            deviations = belief.guesses.spread[sample, -1] / math.sqrt(runs)
             # By how much their mean may lie above the target so far.
             means = np.sort((errors[:, None] + deviations[:, None] * ndtri(_PARTS)).ravel())
             classes = means.reshape(len(_PARTS), -1)
@@ -277,7 +277,7 @@ class Outlook:
         sample, beta = self.belief.sample(), self.belief.threshold
         guesses = self.belief.guesses
         losses = guesses.losses[sample, index] - self.belief.target_errors[sample]
-        usual = losses[:, None] + guesses.scatter[sample, index][:, None] * ndtri(_PARTS)
+        usual = losses[:, None] + guesses.spread[sample, index][:, None] * ndtri(_PARTS)
         largest = self.belief.largest_loss
         failed = largest * np.exp(np.log(3 * beta / largest) * (1 - _PARTS))
         failed = failed[None].repeat(len(sample), axis=0)
@@ -354,7 +354,7 @@ class Outlook:
         guesses = self.belief.guesses
         loss = guesses.losses[sample, index] - self.belief.target_errors[sample]
         edges = self.belief.threshold * np.array(_EDGES)
-        below = ndtr((edges - loss[:, None]) / guesses.scatter[sample, index][:, None])
+        below = ndtr((edges - loss[:, None]) / guesses.spread[sample, index][:, None])
         usual = np.diff(below, prepend=0.0, append=1.0, axis=1)
         failures = guesses.failures[sample, index][:, None]
         probabilities: Floats = (1 - failures) * usual + failures * np.array(_FAILED)

@@ -11,7 +11,7 @@ import pytest
 
 from syncswitch.cli.run.report import print_report, report_as_json
 from syncswitch.searcher.training.train import Training
-from syncswitch.searcher.training.uses import UsesHome
+from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions
@@ -206,5 +206,5 @@ def test_only_undisturbed_runs_of_this_machine_are_compared_with(tmp_path: Path)
         for number, record in enumerate(runs):
             store.begin(SEARCH.study, number, record.spec, Owner.current())
             store.complete(SEARCH.study, number, record)
-    assert UsesHome(url, print).times_alone(IDENTITY) == [5.0]
-    assert UsesHome(f"sqlite:///{tmp_path / 'none.db'}", print).times_alone(IDENTITY) == []
+    assert RunRecorder(url, print).times_alone(IDENTITY) == [5.0]
+    assert RunRecorder(f"sqlite:///{tmp_path / 'none.db'}", print).times_alone(IDENTITY) == []

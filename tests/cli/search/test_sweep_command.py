@@ -14,8 +14,8 @@ from searches import trials_of
 
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import Wanted, chosen_by_policy
-from syncswitch.searcher.training.uses import UsesHome
+from syncswitch.searcher.training.policy import RunRequest, chosen_by_policy
+from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.errors import PolicyError
 from tests.searcher.policies import published
 from tests.tiny_job import write_tiny_job
@@ -208,7 +208,7 @@ def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) ->
 def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, url: str) -> None:
     job = identity(name="digits", simulated_cluster="5" * 64)
     published(url, job)
-    wanted = Wanted(LocalTrainer(), "digits", None, None, None, UsesHome(url, print))
+    wanted = RunRequest(LocalTrainer(), "digits", None, None, None, RunRecorder(url, print))
     with pytest.raises(PolicyError) as caught:
         chosen_by_policy(wanted)
     said = OPTION_WORDS.say(caught.value)

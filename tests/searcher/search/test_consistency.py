@@ -53,7 +53,7 @@ def db(command: str, url: str, *options: str) -> Result:
     return CliRunner().invoke(main, ["db", command, "--storage", url, *options])
 
 
-UNTOLD = "UPDATE trials SET state = 'RUNNING' WHERE number = 2"
+PENDING = "UPDATE trials SET state = 'RUNNING' WHERE number = 2"
 OF_RUN_2 = "trial_id = (SELECT trial_id FROM trials WHERE number = 2)"
 OTHER_VALUE = f"UPDATE trial_values SET value = 0.125 WHERE {OF_RUN_2}"
 REPAIRED = "nothing; the next run of the same search repairs it"
@@ -63,7 +63,7 @@ RESTORE = "restore the database from a copy"
 @pytest.mark.parametrize(
     ("kind", "statement", "to_do"),
     [
-        ("untold", UNTOLD, REPAIRED),
+        ("pending", PENDING, REPAIRED),
         ("outranked", "UPDATE trials SET state = 'FAIL' WHERE number = 2", "nothing"),
         ("contradiction", OTHER_VALUE, RESTORE),
         (
@@ -101,9 +101,9 @@ def test_what_the_two_accounts_differ_in_is_found_and_only_a_problem_is_a_failur
 def test_a_server_is_asked_the_same(postgresql_url: str) -> None:
     study = search(postgresql_url, None, SINGLE).policy.study
     assert check_database(postgresql_url) == []
-    change(postgresql_url, UNTOLD.replace("2", "0"), OTHER_VALUE)
+    change(postgresql_url, PENDING.replace("2", "0"), OTHER_VALUE)
     found = [(one.kind, one.what.partition("(1): ")[2]) for one in check_database(postgresql_url)]
-    assert found == [("untold", f"run 0 of {study}"), ("contradiction", f"run 2 of {study}")]
+    assert found == [("pending", f"run 0 of {study}"), ("contradiction", f"run 2 of {study}")]
 
 
 @pytest.mark.parametrize(

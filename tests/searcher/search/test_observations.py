@@ -42,7 +42,7 @@ EVENTS = [
     "others first",  # it ends after runs that began later
     "lost",
     "taken for lost",  # and ends all the same
-    "untold",  # killed between the two accounts
+    "pending",  # killed between the two accounts
 ]
 
 
@@ -73,7 +73,7 @@ class History(ReplayTrainer):
         assert claim is not None
         self.running.append(claim.number)
         try:
-            with self._killed_before_it_is_told(self.events[0] == "untold"):
+            with self._killed_before_it_is_told(self.events[0] == "pending"):
                 self.loop.run_trial(claim, self)
         except RetryableError:
             self.study.repaired(Patience())

@@ -11,9 +11,9 @@ import pytest
 
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import Chosen, Wanted, chosen_by_policy, size_and_pair
+from syncswitch.searcher.training.policy import RunPlan, RunRequest, chosen_by_policy, size_and_pair
 from syncswitch.searcher.training.train import trial_of
-from syncswitch.searcher.training.uses import UsesHome
+from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band
@@ -27,7 +27,7 @@ SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
 LARGER = replace(SIMULATED, workers=500)
 
 
-def wanted(
+def request_for(
     url: str,
     workers: int | None = None,
     pair: tuple[str, str] | None = None,
@@ -35,11 +35,11 @@ def wanted(
     choice: str = "current",
     reference: str = "digits",
     cluster: LocalTrainer = LocalTrainer(),  # noqa: B008 (frozen)
-) -> Wanted:
+) -> RunRequest:
     def tell(line: str) -> None:
         print(line, file=sys.stderr)
 
-    return Wanted(cluster, reference, workers, pair, None, UsesHome(url, tell), choice)
+    return RunRequest(cluster, reference, workers, pair, None, RunRecorder(url, tell), choice)
 
 
 @pytest.mark.parametrize("choice", ["current", "1"])
@@ -52,7 +52,7 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
         (4, ("bsp", "asp"), " --workers 4 --protocols bsp,asp"),
     ):
         with pytest.raises(PolicyError) as caught:
-            chosen_by_policy(wanted(sqlite_url, workers, pair, choice=choice))
+            chosen_by_policy(request_for(sqlite_url, workers, pair, choice=choice))
         assert OPTION_WORDS.say(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; a guarded run that learns begins from it, as"
@@ -69,9 +69,9 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(sqlite_url: 
     assert run.policy is not None
     assert run.policy.job.fingerprint == IDENTITY.fingerprint
     with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
-        chosen_by_policy(wanted(sqlite_url, 500))
+        chosen_by_policy(request_for(sqlite_url, 500))
     with pytest.raises(PolicyError) as caught:
-        chosen_by_policy(wanted(sqlite_url, 2))
+        chosen_by_policy(request_for(sqlite_url, 2))
     for have in ("500 simulated workers", "4 simulated workers", "4 workers"):
         assert f"{have}, bsp,asp" in str(caught.value)
 
@@ -79,23 +79,23 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(sqlite_url: 
 def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(sqlite_url: str) -> None:
     for identity in (replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER):
         published(sqlite_url, identity)
-    assert size_and_pair(wanted(sqlite_url)) == (8, ("bsp", "ssp:3"))
-    assert size_and_pair(wanted(sqlite_url, reference="other")) == (4, ("bsp", "asp"))
-    assert size_and_pair(wanted("sqlite:///none.db")) == (4, ("bsp", "asp"))
+    assert size_and_pair(request_for(sqlite_url)) == (8, ("bsp", "ssp:3"))
+    assert size_and_pair(request_for(sqlite_url, reference="other")) == (4, ("bsp", "asp"))
+    assert size_and_pair(request_for("sqlite:///none.db")) == (4, ("bsp", "asp"))
     assert not Path("none.db").exists()
 
 
 def test_a_file_says_it_too(tmp_path: Path) -> None:
     file, url = str(tmp_path / "my policy.json"), "sqlite:///unused.db"
     write_policy(Path(file), policy_of(IDENTITY), RegisteredWorkload(IDENTITY, "digits"))
-    found = chosen_by_policy(wanted(url, choice=file, cluster=KnownJob()))
+    found = chosen_by_policy(request_for(url, choice=file, cluster=KnownJob()))
     assert found.run.policy == policy_of(IDENTITY)
     write_policy(Path(file), policy_of(SIMULATED), RegisteredWorkload(SIMULATED, "digits"))
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
-        chosen_by_policy(wanted(url, choice=file))
+        chosen_by_policy(request_for(url, choice=file))
     assert f"syncswitch-search sweep digits --policy '{file}', or" in OPTION_WORDS.say(caught.value)
     with pytest.raises(PolicyError) as caught:
-        chosen_by_policy(wanted(url, 8, choice=file))
+        chosen_by_policy(request_for(url, 8, choice=file))
     assert OPTION_WORDS.say(caught.value) == (
         f"no policy for 'digits' with --workers 8 in {file} (there is one for 4 simulated workers,"
         " bsp,asp); find one with: syncswitch-search run digits --workers 8"
@@ -113,8 +113,8 @@ class KnownJob(LocalTrainer):
         return IDENTITY
 
 
-def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> Chosen:
-    request = wanted(url, cluster=KnownJob())
+def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> RunPlan:
+    request = request_for(url, cluster=KnownJob())
     return chosen_by_policy(request, is_guarded=is_guarded, expected_runs=uses)
 
 

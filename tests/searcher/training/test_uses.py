@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.searcher.training.uses import UsesHome
+from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.policy import TimingPolicy
@@ -20,8 +20,8 @@ from tests.storage.conftest import IDENTITY, POLICY, RECORD
 RUN = replace(RECORD, stopped_early=False)
 
 
-def home(url: str) -> UsesHome:
-    return UsesHome(url, lambda line: print(line, file=sys.stderr))
+def recorder(url: str) -> RunRecorder:
+    return RunRecorder(url, lambda line: print(line, file=sys.stderr))
 
 
 def record(
@@ -33,7 +33,7 @@ def record(
     use_id: str = "a",
     run: TrialRecord = RUN,
 ) -> None:
-    home(url).record(policy, use_id, run, choice=choice, model=model)
+    recorder(url).record(policy, use_id, run, choice=choice, model=model)
 
 
 def publish(url: str) -> str:
@@ -103,22 +103,22 @@ def test_a_policy_that_the_database_does_not_have_keeps_it_waiting(
 
 
 def test_each_run_has_a_seed_of_its_own(sqlite_url: str, folder: Path) -> None:
-    drawn = {home(sqlite_url).own_seed(IDENTITY) for _ in range(3)}
+    drawn = {recorder(sqlite_url).own_seed(IDENTITY) for _ in range(3)}
     assert len(drawn) == 3
     assert all(0 <= seed <= LARGEST_SEED for seed in drawn)
     assert not list(folder.iterdir())
     publish(sqlite_url)
-    assert [home(sqlite_url).own_seed(IDENTITY) for _ in range(3)] == [0, 1, 2]
+    assert [recorder(sqlite_url).own_seed(IDENTITY) for _ in range(3)] == [0, 1, 2]
     stranger = replace(IDENTITY, workers=7)
-    assert home(sqlite_url).own_seed(stranger) != home(sqlite_url).own_seed(stranger)
-    assert [home(sqlite_url).own_seed(stranger, "digits") for _ in range(2)] == [0, 1]
+    assert recorder(sqlite_url).own_seed(stranger) != recorder(sqlite_url).own_seed(stranger)
+    assert [recorder(sqlite_url).own_seed(stranger, "digits") for _ in range(2)] == [0, 1]
 
 
 def test_what_is_no_database_costs_nothing(
     path: Path, sqlite_url: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path.write_bytes(b"SQLite format 3\0" + b"nothing of the kind " * 500)
-    assert home(sqlite_url).own_seed(IDENTITY) != home(sqlite_url).own_seed(IDENTITY)
+    assert recorder(sqlite_url).own_seed(IDENTITY) != recorder(sqlite_url).own_seed(IDENTITY)
     record(sqlite_url, "current", folder / "digits.keras")
     assert lines(folder) == {"digits.uses.jsonl": 1}
     (line,) = capsys.readouterr().err.splitlines()

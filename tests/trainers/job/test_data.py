@@ -7,7 +7,7 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import Data, chance_accuracy, class_numbers
-from syncswitch.trainers.job.pipelines import Leaf, apart, taken, together
+from syncswitch.trainers.job.pipelines import Leaf, flatten, take_rows, unflatten
 
 ONE = np.zeros(3)
 
@@ -127,8 +127,8 @@ def test_anything_but_pairs_is_refused(given: Any, words: str) -> None:
 
 
 def through(given: Any, numbers: list[int]) -> Any:
-    rows, form = apart("train_inputs", given)
-    return together(form, iter([one[numbers] for one in rows]))
+    rows, form = flatten("train_inputs", given)
+    return unflatten(form, iter([one[numbers] for one in rows]))
 
 
 def test_dicts_tuples_and_lists_keep_their_form() -> None:
@@ -143,7 +143,7 @@ def test_dicts_tuples_and_lists_keep_their_form() -> None:
 
 @pytest.mark.parametrize("given", [[1, 2, 3], (1, 2, 3), ([1, 2], [3, 4]), [[0.5], [1.5]]])
 def test_rows_of_numbers_are_one_array(given: Any) -> None:
-    (row,), form = apart("train_inputs", given)
+    (row,), form = flatten("train_inputs", given)
     assert form == Leaf()
     assert row.tolist() == np.asarray(given).tolist()
 
@@ -155,10 +155,10 @@ def test_ragged_examples_keep_their_lengths() -> None:
     assert through(ragged, [2, 1, 0]).to_list() == [[4], [], [1, 2, 3]]
     words = tf.ragged.constant([["a", "b"], ["c"]])
     assert through(words, [1, 0]).to_list() == [[b"c"], [b"a", b"b"]]
-    assert taken(ragged, np.array([2, 0])).to_list() == [[4], [1, 2, 3]]
+    assert take_rows(ragged, np.array([2, 0])).to_list() == [[4], [1, 2, 3]]
     deeper = tf.ragged.constant([[[1], [2, 3]], [[4]]])
     with pytest.raises(WorkloadError, match="train_inputs is ragged in 2 dimensions; give"):
-        apart("train_inputs", deeper)
+        flatten("train_inputs", deeper)
 
 
 def test_sparse_examples_are_those_of_the_matrix() -> None:
@@ -170,9 +170,9 @@ def test_sparse_examples_are_those_of_the_matrix() -> None:
         found = through(sparse, [2, 1, 0])
         assert isinstance(found, tf.SparseTensor)
         assert (tf.sparse.to_dense(found).numpy() == dense[[2, 1, 0]]).all()
-        assert (taken(sparse, np.array([2, 0])).toarray() == dense[[2, 0]]).all()
+        assert (take_rows(sparse, np.array([2, 0])).toarray() == dense[[2, 0]]).all()
     with pytest.raises(WorkloadError, match=r"sparse tensor of shape \(3,\); give a matrix"):
-        apart("train_inputs", tf.sparse.from_dense([0.0, 1.0, 2.0]))
+        flatten("train_inputs", tf.sparse.from_dense([0.0, 1.0, 2.0]))
 
 
 def test_tables_of_pandas_are_arrays() -> None:
@@ -182,4 +182,4 @@ def test_tables_of_pandas_are_arrays() -> None:
     assert through(frame, [1]).tolist() == [[2.0, 1.5]]
     assert through(dict(frame), [1])["b"].tolist() == [1.5]
     with pytest.raises(WorkloadError, match="train_inputs mixes int, str; give numbers alone"):
-        apart("train_inputs", frame.assign(b=["x", "y"]))
+        flatten("train_inputs", frame.assign(b=["x", "y"]))

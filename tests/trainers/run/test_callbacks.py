@@ -52,11 +52,11 @@ def recording(keras: Any) -> Callable[[list[Any]], Any]:
 
 def tell(workload: Workload, steps: Sequence[int], loss: float = 2.0) -> list[Evaluation]:
     """Tells the callbacks of tests after these steps; returns what the observer is told."""
-    from syncswitch.trainers.run.callbacks import told
+    from syncswitch.trainers.run.callbacks import keras_callbacks
 
     stops = {10: Verdict.STOP}
     observer = RecordingObserver(lambda one: stops.get(one.worker_step, Verdict.CONTINUE))
-    with told(workload, spec_of(workload, 2, 50.0), observer) as watching:
+    with keras_callbacks(workload, spec_of(workload, 2, 50.0), observer) as watching:
         watching.on_progress(1)
         for step in steps:
             verdict = watching.on_evaluation(Evaluation(step, 0.5 * step, -3.0, loss, FURTHER))
@@ -166,8 +166,8 @@ def test_one_that_fails_later_costs_no_run(
 
 
 def test_without_callbacks_the_observer_is_the_same() -> None:
-    from syncswitch.trainers.run.callbacks import told
+    from syncswitch.trainers.run.callbacks import keras_callbacks
 
     observer = RecordingObserver()
-    with told(SHORT, spec_of(SHORT, 2, 50.0), observer) as watching:
+    with keras_callbacks(SHORT, spec_of(SHORT, 2, 50.0), observer) as watching:
         assert watching is observer

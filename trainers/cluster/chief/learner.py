@@ -68,13 +68,13 @@ class ClusterLearner:
         if exchange is Exchange.REPLICA:
             self._start = self._cluster.state()
             self._has_outer = after is AfterAverage.NESTEROV
-            return self._cluster.scatter(self._start, members, self._outer_state())
+            return self._cluster.broadcast(self._start, members, self._outer_state())
         if self.has_own_slots:
             with self._cluster.readable_state() as state:
                 self._slots, updates = state.slots, state.updates
             are_bounded = self._configuration.bounds_steps(updates)
             updates = self._configuration.own_updates(updates, second_since, done)
-            return self._cluster.scatter_slots(
+            return self._cluster.broadcast_slots(
                 self._slots, updates, members, are_bounded=are_bounded
             )
         return []
@@ -96,9 +96,9 @@ class ClusterLearner:
         if not newcomers:
             return []
         if self.has_own_slots:
-            return cluster.scatter_slots(cluster.program.initial_slots, 0, newcomers)
+            return cluster.broadcast_slots(cluster.program.initial_slots, 0, newcomers)
         state = self._start or cluster.mean_replica(self._holders())
-        return cluster.scatter(state, newcomers, self._outer_state())
+        return cluster.broadcast(state, newcomers, self._outer_state())
 
     def step(
         self,

@@ -31,7 +31,7 @@ from syncswitch.trainers.model.embeddings import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.state import read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.run.callbacks import told
+from syncswitch.trainers.run.callbacks import keras_callbacks
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.stragglers.online import controller_of
 from syncswitch.trainers.trainer import Observer, Trainer
@@ -92,7 +92,7 @@ class ClusterTrainer(Trainer):
         check_trial(spec, workload_identity(self._workload, self._workers, *pair))
         check_embeddings(spec, [table.layer for table in self._program.function.embeddings])
         try:
-            with told(self._workload, spec, observer or Observer()) as watching:
+            with keras_callbacks(self._workload, spec, observer or Observer()) as watching:
                 told_step = -1 if lost is None else lost.told_step
                 log = RunLog(spec, watching, self._tester.is_chance, told_step)
                 self._train(spec, log, lost)

@@ -198,7 +198,7 @@ class Cluster(ABC):
 
     # Replicas, which are on the workers
 
-    def scatter(
+    def broadcast(
         self, state: ModelState, workers: Iterable[int], outer: Vector = NO_OUTER
     ) -> list[int]:
         """Copies a state to these workers; returns those that could not be reached.
@@ -210,10 +210,10 @@ class Cluster(ABC):
         self.replicas |= dict.fromkeys(set(workers) - set(lost), state.updates)
         return lost
 
-    def scatter_slots(
+    def broadcast_slots(
         self, slots: Vector, updates: int, workers: Iterable[int], *, are_bounded: bool = False
     ) -> list[int]:
-        """Has these workers begin with slots of their own; see `scatter` and `OwnSlots`."""
+        """Has these workers begin with slots of their own; see `broadcast` and `OwnSlots`."""
         workers, given = list(workers), (slots, updates, are_bounded)
         lost = self._each(workers, lambda _, worker: self._member(worker).take_slots(*given))
         self.replicas |= dict.fromkeys(set(workers) - set(lost), updates)

@@ -38,8 +38,8 @@ def test_guesses_are_what_is_written_of_them() -> None:
     assert (guesses.failures[:, LAST] == 0).all()
     assert ((guesses.failures >= 0) & (guesses.failures <= 1)).all()
     # Scatter never shrinks towards an earlier switch, and failing not but for a dip.
-    assert (np.diff(guesses.scatter, axis=1) <= 1e-12).all()
-    assert np.median(guesses.scatter[:, LAST]) == pytest.approx(0.005, rel=0.02)
+    assert (np.diff(guesses.spread, axis=1) <= 1e-12).all()
+    assert np.median(guesses.spread[:, LAST]) == pytest.approx(0.005, rel=0.02)
     kept = guesses.kept_shares(0.01)
     assert ((kept >= 0) & (kept <= 1)).all()
 
@@ -159,7 +159,7 @@ def belief_of(
     *failures: Sequence[float],
     weights: Sequence[float] = (1.0,),
     losses: Sequence[float] = NEVER,
-    scatter: float = 1e-6,
+    spread: float = 1e-6,
     target_z: float = 0.0,
     target_runs: int = 4,
 ) -> Belief:
@@ -168,11 +168,11 @@ def belief_of(
     guesses = Guesses(
         cube=np.zeros(shape),
         losses=np.broadcast_to(losses, shape),
-        scatter=np.full(shape, scatter),
+        spread=np.full(shape, spread),
         failures=np.array(failures),
         target_z=np.full(len(failures), target_z),
     )
-    errors = guesses.target_z * guesses.scatter[:, -1] / math.sqrt(target_runs)
+    errors = guesses.target_z * guesses.spread[:, -1] / math.sqrt(target_runs)
     target = Target(0.9, target_runs, BETA / 2)
     return Belief(BETA, 1.0, guesses, np.array(weights), 0.9, target, errors)
 
@@ -229,7 +229,7 @@ def test_each_failure_of_a_bare_switch_is_a_training_more() -> None:
 @pytest.mark.parametrize("is_guarded", [True, False])
 def test_what_fails_as_often_with_the_first_protocol_alone_costs_nothing(is_guarded: bool) -> None:
     # One run in six loses more than beta, whatever its switch.
-    found = outlook_of(belief_of(NEVER, scatter=BETA), is_guarded)
+    found = outlook_of(belief_of(NEVER, spread=BETA), is_guarded)
     assert found.kept_shares == pytest.approx(0.8413, abs=1e-4)
     assert found.times == pytest.approx(SHARES + 0.4 * (1 - SHARES))
 
@@ -248,16 +248,16 @@ def test_shares_are_those_of_the_bare_switch_and_of_what_a_guard_delivers() -> N
 
 
 def test_delivered_are_as_many_good_models_as_runs_drawn_by_chance_deliver() -> None:
-    losses, scatter, target_z, runs = (0.03, 0.015, 0.008, 0.004, 0.0), 0.006, 0.7, 3
-    belief = belief_of(FAILING, losses=losses, scatter=scatter, target_z=target_z, target_runs=runs)
+    losses, spread, target_z, runs = (0.03, 0.015, 0.008, 0.004, 0.0), 0.006, 0.7, 3
+    belief = belief_of(FAILING, losses=losses, spread=spread, target_z=target_z, target_runs=runs)
     chance, number = np.random.default_rng(7), 100_000
     # By so much the measured target lies below the true one.
-    most = BETA + target_z * scatter / runs**0.5 + BETA / runs**0.5
+    most = BETA + target_z * spread / runs**0.5 + BETA / runs**0.5
     shares = []
     for first in range(len(PERCENTS)):
         lost = np.full(number, np.nan)
         for index in [first, *(i for i in range(first + 1, len(PERCENTS)) if TRIES[i])]:
-            now = losses[index] + scatter * chance.standard_normal(number)
+            now = losses[index] + spread * chance.standard_normal(number)
             fails = chance.random(number) < FAILING[index]
             is_last = index == len(PERCENTS) - 1
             lost = np.where(np.isnan(lost) & (is_last | ~fails & (now <= most)), now, lost)
@@ -300,7 +300,7 @@ def test_what_never_holds_is_not_worth_a_run() -> None:
 
 def test_a_further_run_of_the_first_protocol_moves_the_target_either_way() -> None:
     # Nobody knows where it lies but for one run, so the next one is as often below as above.
-    found, rises = outlook_of(belief_of(NEVER, scatter=0.004, target_runs=1)), []
+    found, rises = outlook_of(belief_of(NEVER, spread=0.004, target_runs=1)), []
 
     def answers(rise: float) -> list[int]:
         rises.append(rise)

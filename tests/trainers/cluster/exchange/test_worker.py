@@ -26,10 +26,10 @@ from tests.trainers.clicks import adam
 from tests.trainers.cluster.members.cluster_contract import (
     NORMALIZED,
     WORKERS,
+    broadcast_to,
     in_parallel,
     replica_of,
     replicas_that_differ,
-    scattered,
     step,
 )
 from tests.trainers.jobs import CONSTANT, DENSE
@@ -39,7 +39,7 @@ from tests.trainers.jobs import CONSTANT, DENSE
 def cluster(threads_of: Callable[..., Cluster]) -> Cluster:
     """With a fresh state on its server and on each worker."""
     found = threads_of(NORMALIZED, WORKERS)
-    found.load(scattered(found))
+    found.load(broadcast_to(found))
     return found
 
 
@@ -103,9 +103,9 @@ def test_many_replicas_at_once_do_not_touch_one_another() -> None:
             step(cluster, worker, WORKERS * number + worker, Exchange.REPLICA, 0.01)
         return replica_of(cluster, worker).parameters
 
-    scattered(cluster)
+    broadcast_to(cluster)
     together = in_parallel(*(partial(train, worker) for worker in range(WORKERS)))
-    scattered(cluster)
+    broadcast_to(cluster)
     np.testing.assert_array_equal(together, list(map(train, range(WORKERS))))
     assert not np.allclose(together[0], together[1])
 

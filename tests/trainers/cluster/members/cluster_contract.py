@@ -85,11 +85,11 @@ def fresh(cluster: Cluster, seed: int = 1) -> ModelState:
     return state
 
 
-def scattered(cluster: Cluster, workers: Sequence[int] = range(WORKERS)) -> ModelState:
+def broadcast_to(cluster: Cluster, workers: Sequence[int] = range(WORKERS)) -> ModelState:
     """Gives the workers replicas of a fresh state."""
     state = cluster.program.form.initial(1)
     cluster.replicas.clear()
-    assert cluster.scatter(state, workers) == []
+    assert cluster.broadcast(state, workers) == []
     return state
 
 
@@ -132,7 +132,7 @@ def replica_of(cluster: Cluster, worker: int) -> ModelState:
 
 def replicas_that_differ(cluster: Cluster) -> list[ModelState]:
     """Has each worker begin a replica and take a step more than the one before it."""
-    scattered(cluster)
+    broadcast_to(cluster)
     for worker in range(WORKERS):
         for number in range(worker + 1):
             step(cluster, worker, 7 * worker + number, Exchange.REPLICA, momentum=0.9)
@@ -260,7 +260,7 @@ class ClusterContract:
         fresh(cluster)
         for worker_step in range(4):
             step(cluster, worker_step % 2, worker_step, Exchange.PUSH, 0.01)
-        scattered(cluster, [0])
+        broadcast_to(cluster, [0])
         for worker_step in range(4):
             step(cluster, 0, worker_step, Exchange.REPLICA, 0.01)
         reference, variable = adam(), keras.Variable(np.ones((4, 1), np.float32))
@@ -277,7 +277,7 @@ class ClusterContract:
         cluster = make_cluster(TOO_FEW_OUTPUTS, 1)
         state = fresh(cluster)
         for exchange in Exchange:
-            scattered(cluster, [0])
+            broadcast_to(cluster, [0])
             with pytest.raises(WorkloadError) as error:
                 step(cluster, 0, 0, exchange)
             text = str(error.value)
@@ -307,17 +307,17 @@ class ClusterContract:
     def test_a_replica_begins_as_it_is_told_and_forgets_what_was_before(
         self, cluster: Cluster
     ) -> None:
-        scattered(cluster)
+        broadcast_to(cluster)
         step(cluster, 0, 3, Exchange.REPLICA, momentum=0.9)
         state = replace(cluster.program.form.initial(6), updates=17)
-        assert cluster.scatter(state, range(WORKERS)) == []
+        assert cluster.broadcast(state, range(WORKERS)) == []
         for worker in range(WORKERS):
             assert_same(replica_of(cluster, worker), state)
 
     def test_a_step_of_a_replica_is_that_of_the_parameter_server(self, cluster: Cluster) -> None:
         start = fresh(cluster)
         pushes = [step(cluster, 1, worker_step, momentum=0.9) for worker_step in range(4)]
-        scattered(cluster)
+        broadcast_to(cluster)
         losses = [
             step(cluster, 1, worker_step, Exchange.REPLICA, momentum=0.9).loss
             for worker_step in range(4)
@@ -360,9 +360,9 @@ class ClusterContract:
     def test_an_outer_step_is_the_same_on_all_and_who_is_new_takes_part(
         self, cluster: Cluster
     ) -> None:
-        start = scattered(cluster)
+        start = broadcast_to(cluster)
         outer = begun(start.parameters)
-        assert cluster.scatter(start, [0, 1], outer) == []
+        assert cluster.broadcast(start, [0, 1], outer) == []
         for first in (0, 8):
             for worker in (0, 1):
                 step(cluster, worker, first + worker, Exchange.REPLICA, 0.1)
@@ -376,7 +376,7 @@ class ClusterContract:
                 )
         found = cluster.outer_state([0, 1])
         np.testing.assert_allclose(found, outer, rtol=1e-5, atol=1e-6)
-        assert cluster.scatter(cluster.mean_replica([0]), [2], found) == []
+        assert cluster.broadcast(cluster.mean_replica([0]), [2], found) == []
         step(cluster, 2, 20, Exchange.REPLICA, 0.1)
         assert cluster.average([0, 1, 2], AfterAverage.NESTEROV) == []
         np.testing.assert_array_equal(cluster.outer_state([2]), cluster.outer_state([0]))
@@ -397,7 +397,7 @@ class ClusterContract:
         np.testing.assert_array_equal(snapshot[1], state.statistics)
 
     def test_who_holds_a_replica_is_known(self, rows: Cluster) -> None:
-        scattered(rows, [0, 2])
+        broadcast_to(rows, [0, 2])
         assert set(rows.replicas) == {0, 2}
         rows.fence(2)
         assert set(rows.replicas) == {0}, "whoever takes its place has none"
@@ -414,7 +414,7 @@ class ClusterContract:
         """Each moves as the only worker with an optimizer would; the mean of slots is left."""
         cluster = make_cluster(workload, WORKERS)
         state = fresh(cluster)
-        assert cluster.scatter_slots(state.slots, 0, range(WORKERS)) == []
+        assert cluster.broadcast_slots(state.slots, 0, range(WORKERS)) == []
         expected = state.parameters.astype(np.float64)
         own = [OwnSlots(state.slots.copy(), 0, self._update_of(cluster)) for _ in range(WORKERS)]
         for worker_step, worker in enumerate([0, 1, 1, 2, 0, 1]):

@@ -147,7 +147,7 @@ class TestWorkersThatAreLost:
         else:
             with pytest.raises(ServerLostError, match="all replicas are lost"):
                 rows.replica_snapshot(range(WORKERS))
-        assert sorted(rows.scatter(before[0], range(WORKERS))) == lost
+        assert sorted(rows.broadcast(before[0], range(WORKERS))) == lost
 
     def test_are_found_where_the_others_cannot_reach_them(self, rows: ConnectedCluster) -> None:
         """A worker dies in the middle of an average, after it has helped others."""
@@ -174,7 +174,7 @@ class TestWorkersThatAreLost:
         """Somebody else takes the place of a worker, at its address, as the chief asks it."""
         state = fresh(rows)
         for worker in range(WORKERS):
-            assert rows.scatter_slots(state.slots + worker, 10 + worker, [worker]) == []
+            assert rows.broadcast_slots(state.slots + worker, 10 + worker, [worker]) == []
 
         def peer(worker: int) -> RemotePeer:
             return RemotePeer(rows._arrivals[WORKER, worker].address, rows._own)
@@ -258,7 +258,7 @@ class TestPartsThatHang:
     ) -> None:
         state = fresh(rows)
         for worker in range(WORKERS):
-            rows.scatter_slots(state.slots + worker, worker, [worker])
+            rows.broadcast_slots(state.slots + worker, worker, [worker])
         rows.mean_slots(range(WORKERS))
         stopped = processes(rows)[WORKER, 1]
         stopped.suspend()
