@@ -13,10 +13,10 @@ from syncswitch.searcher.learning import NextRun, next_run
 from syncswitch.searcher.search.plan import check_threshold
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.searcher.training.uses import RunRecorder
+from syncswitch.searcher.training.when import When
 from syncswitch.searcher.words import other_jobs_text
-from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import (
     Command,
@@ -27,7 +27,6 @@ from syncswitch.storage.errors import (
     Set,
     SyncSwitchError,
     UserError,
-    leave_out,
 )
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.policies.unmeasured import (
@@ -55,7 +54,8 @@ class RunRequest:
 
     The reference is a workload, or the name of a command. None as `workers` or `pair` stands for
     those of the policy, as `seed` for that of the run that goes on, or one that no other run has.
-    `choice` is the version, alias or file of the policy, `allowed` what runs that learn may lose.
+    `goes_back` is whether a command that fails after its switch goes back to it, rather than to its
+    beginning; None for what trains workloads, which do.
     """
 
     trainer: ClusterChoice | UsersCommand
@@ -64,9 +64,19 @@ class RunRequest:
     pair: tuple[str, str] | None
     seed: int | None
     recorder: RunRecorder
-    choice: str = CURRENT
+    when: When
     interrupted: Interrupted = lambda *_: None
-    allowed: AllowedLoss | None = None
+    goes_back: bool | None = None
+
+    @property
+    def choice(self) -> str:
+        """The version, alias or file of the policy."""
+        return self.when.policy or CURRENT
+
+    def next_run(self, database: Database, identity: WorkloadIdentity) -> NextRun:
+        """The next run of a job that learns."""
+        when = self.when
+        return next_run(database, identity, when.expected_runs, self.goes_back, when.allowed)
 
     @property
     def selection(self) -> Selection:
@@ -90,92 +100,46 @@ class RunPlan:
     run: NextRun
 
 
-def check_when(
-    *,
-    learns: bool,
-    is_guarded: bool = True,
-    choice: str | None = None,
-    switch_percent: float | None = None,
-    protocol: str | None = None,
-    protocols: str | None = None,
-    allowed: AllowedLoss | None = None,
-    learn: bool | None = None,
-) -> None:
-    """Raises UserError where options contradict each other; None stands for one not given."""
-    if learns and not is_guarded:
-        raise UserError(
-            "needs the guard",
-            parameter="learn",
-            value=True,
-            remedy=leave_out("guarded", False),
-        )
-    if protocol is not None and protocols is not None:
-        raise UserError(
-            "both say what to use",
-            parameter=("protocol", "protocols"),
-            remedy="leave out one of them",
-        )
-    said = {
-        "learn": learns,
-        "switch_at": switch_percent is not None,
-        "protocol": protocol is not None,
-        "policy": choice is not None,
-    }
-    given = [option for option, is_said in said.items() if is_said]
-    if len(given) > 1:
-        raise UserError("both say when to switch", parameter=given, remedy="leave out one of them")
-    kept = [leave_out(one) for one in given if one != "learn"]
-    kept += [] if is_guarded else [leave_out("guarded", False)]
-    kept += [leave_out("learn", False)] if learn is False else []
-    if allowed is not None and kept:
-        raise UserError(
-            "is for runs that learn",
-            parameter=allowed.parameter,
-            remedy=(kept[0], leave_out(allowed.parameter)),
-        )
+def choose(request: RunRequest) -> RunPlan:
+    """The run that its user, learning or the policy wants.
+
+    Raises:
+        UserError: No cluster of this size can run these protocols, the job is too short for it, or
+            there is no such policy.
+        PolicyError: There is no policy for exactly this job, and the run may not learn.
+    """
+    if request.when.percent is not None:
+        return _chosen_by_user(request, request.when.percent)
+    if request.when.learn:
+        return _chosen_by_learning(request)
+    return _chosen_by_policy(request)
 
 
-def chosen_by_user(request: RunRequest, switch_percent: float) -> RunPlan:
+def _chosen_by_user(request: RunRequest, switch_percent: float) -> RunPlan:
     """A run at a switch point of the user's own; its usual seed is 0, to compare such runs."""
     workload, identity = _own_job(request)
     return RunPlan(workload, identity, request.seed or 0, NextRun(None, switch_percent))
 
 
-def chosen_by_learning(
-    request: RunRequest, expected_runs: int, goes_back: bool | None = None
-) -> RunPlan:
-    """The next run, by the runs so far; `expected_runs` is how often the job is trained in all.
-
-    It creates the database if need be. Raises UserError where no cluster of this size can run these
-    protocols, or the job is too short for it.
-    """
+def _chosen_by_learning(request: RunRequest) -> RunPlan:
+    """The next run, by the runs so far. It creates the database if need be."""
     workload, identity = _own_job(request)
     with open_database(request.recorder.url, create=True) as database:
-        planned = next_run(database, identity, expected_runs, goes_back, request.allowed)
+        planned = request.next_run(database, identity)
     return _learning(request, workload, identity, planned, normal_reference(request.reference))
 
 
-def chosen_by_policy(
-    request: RunRequest,
-    *,
-    is_guarded: bool = True,
-    expected_runs: int | None = None,
-    goes_back: bool | None = None,
-) -> RunPlan:
+def _chosen_by_policy(request: RunRequest) -> RunPlan:
     """A run that switches where its policy says, or where learning wants to try.
 
-    `expected_runs` is how often the job is trained in all, by runs that may try other switch
-    points; None where they keep to the policy. A job that has none learns from its first run on.
-
-    Raises:
-        PolicyError: There is no policy for exactly this job, and the run may not learn.
+    A job that has none learns from its first run on, if it may.
     """
     trainer, recorder, selection = request.trainer, request.recorder, request.selection
     if isinstance(trainer, ClusterChoice):
         find_module(request.reference)
-    learns = expected_runs if is_guarded else None
-    if learns is not None and holds_nothing(recorder.url):
-        return chosen_by_learning(request, learns, goes_back)
+    may_learn = request.when.may_learn
+    if may_learn and holds_nothing(recorder.url):
+        return _chosen_by_learning(request)
     known = known_policies(selection, recorder.url)
     meant = selection
     if isinstance(trainer, UsersCommand):  # what differs of another job's policy is said
@@ -183,11 +147,11 @@ def chosen_by_policy(
     candidates = meant.meant(known)
     elsewhere = replace(selection, cluster=None).meant(known)
     is_real = trainer.simulated_cluster is None
-    if not candidates and learns is not None:
-        begun = _begun(request, elsewhere, learns) if is_real else None
+    if not candidates and may_learn:
+        begun = _begun(request, elsewhere) if is_real else None
         if begun is None and known:
             recorder.tell(none_found(known, selection, recorder.url, ["this job starts over"]))
-        return begun or chosen_by_learning(request, learns, goes_back)
+        return begun or _chosen_by_learning(request)
     if not candidates:
         if elsewhere and is_real:
             raise _only_simulated(request, elsewhere)
@@ -198,29 +162,25 @@ def chosen_by_policy(
     try:
         policy, identity = _exact(request, candidates, workload)
     except PolicyError as error:
-        if learns is None:
+        if not may_learn:
             raise
         recorder.tell(UserError(error.what, remedy="this job starts over"))
-        return chosen_by_learning(request, learns, goes_back)
+        return _chosen_by_learning(request)
     planned: NextRun | None = None
     is_learnt = policy.study.startswith(LEARNT) or (is_real and isinstance(trainer, ClusterChoice))
-    if learns is not None and policy.guarded and is_learnt:
-        expected = learns
-        planned = recorder.asked(
-            lambda database: next_run(database, identity, expected, goes_back, request.allowed),
-            None,
-        )
+    if may_learn and policy.guarded and is_learnt:
+        planned = recorder.asked(lambda database: request.next_run(database, identity), None)
     if planned is not None and planned.band is not None:
         return _learning(request, workload, identity, planned)
-    if request.allowed is not None:
-        name = request.allowed.parameter
+    if request.when.allowed is not None:
+        name = request.when.allowed.parameter
         raise UserError(
             f"is for runs that learn, and version {policy.version} was found by a search",
             parameter=name,
             remedy=(Set("learn", True, "add"), Set(name, verb="search with that")),
         )
     percent, seed = policy.switch_percent, request.seed
-    band = recorder.band(policy, identity) if is_guarded else None
+    band = recorder.band(policy, identity) if request.when.guarded else None
     if seed is None:
         goes_on = request.interrupted(workload, percent)
         seed = goes_on[0] if goes_on else recorder.own_seed(identity)
@@ -256,16 +216,17 @@ def _exact(
 
 
 def _job_like(job: WorkloadIdentity, request: RunRequest, workload: Any) -> WorkloadIdentity:
-    """The requested job, with workers and protocols of another one where it is not said."""
+    """The request job, with workers and protocols of another one where it is not said."""
     pair = request.pair or (job.first_protocol, job.second_protocol)
     workers = request.workers or job.workers
     return _checked(request, request.trainer.identity(workload, workers, pair))
 
 
 def _checked(request: RunRequest, identity: WorkloadIdentity) -> WorkloadIdentity:
-    """The job, once it is clear that its metric can have the requested threshold."""
-    if request.allowed is not None and not request.allowed.runs:
-        check_threshold(request.allowed.threshold, identity.decided_by.accuracies)
+    """The job, in which runs can lose what is request."""
+    allowed = request.when.allowed
+    if allowed is not None and not allowed.runs:
+        check_threshold(allowed.threshold, identity.decided_by.accuracies)
     return identity
 
 
@@ -288,14 +249,14 @@ def _differences(job: WorkloadIdentity, request: RunRequest) -> list[list[Part]]
     return found
 
 
-def _begun(request: RunRequest, found: Sequence[PolicyEntry], expected_runs: int) -> RunPlan | None:
+def _begun(request: RunRequest, found: Sequence[PolicyEntry]) -> RunPlan | None:
     """The first real run of a job, from a policy of the same job on a simulated cluster."""
     for job in (entry.identity for entry in found):
         workload: Any = request.trainer.load(request.reference, job.workers)
         identity = _job_like(job, request, workload)
         if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
             with open_database(request.recorder.url, create=False) as database:
-                planned = next_run(database, identity, expected_runs, allowed=request.allowed)
+                planned = request.next_run(database, identity)
             name = normal_reference(request.reference)
             return _learning(request, workload, identity, planned, name)
     return None
@@ -418,7 +379,7 @@ def _own_job(request: RunRequest) -> tuple[Any, WorkloadIdentity]:
 
 
 def size_and_pair(request: RunRequest) -> tuple[int, tuple[str, str]]:
-    """Workers and protocols of a run that follows no policy: as requested, or the current policy's.
+    """Workers and protocols of a run that follows no policy: as request, or the current policy's.
 
     So runs can be compared. Without a policy for such a cluster they are the usual ones.
     """

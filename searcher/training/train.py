@@ -14,25 +14,18 @@ from pydantic import Field, SkipValidation
 from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.backends.registry import TRAINING, trainer_named
 from syncswitch.searcher.strategies.baseline import allowed_loss
-from syncswitch.searcher.training.policy import (
-    RunPlan,
-    RunRequest,
-    check_when,
-    chosen_by_learning,
-    chosen_by_policy,
-    chosen_by_user,
-)
+from syncswitch.searcher.training.policy import RunPlan, RunRequest, choose
 from syncswitch.searcher.training.resume import (
     RunCheckpoints,
     check_sound,
     interrupted_run,
     save_model,
 )
-from syncswitch.searcher.training.uses import RunRecorder, Tell
+from syncswitch.searcher.training.uses import Tell, RunRecorder
+from syncswitch.searcher.training.when import When
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.export.mlflow import check_mlflow, copy_run
-from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
@@ -171,82 +164,52 @@ def train(
         kinds = ", ".join(kind.name for kind in TRAINING)
         raise UserError(f"trainer is {trainer!r}, which trains no workload: give one of {kinds}")
     check_copies(tensorboard, mlflow)
-    storage_url, workers = database_url(storage), cluster.workers(workers)
-    tell = tell or _LOG.warning
+    storage_url, tell = database_url(storage), tell or _LOG.warning
     if output is not None:
         check_model_path(output)
-    allowed = allowed_loss(threshold, threshold_runs)
-    check_when(
-        learns=bool(learn),
-        is_guarded=guarded,
-        choice=policy,
-        switch_percent=switch_at,
-        protocol=protocol,
-        protocols=protocols,
-        allowed=allowed,
-        learn=learn,
-    )
 
-    def model_and_folder(loaded: Workload) -> tuple[Path, Path]:
+    def places(loaded: Workload) -> tuple[Path, Path]:
         model = output or Path(f"{loaded.name}.keras")
         return model, model.parent / f"{loaded.name}-checkpoints"
 
-    def interrupted(workload: Workload, percent: float | None) -> tuple[int, float] | None:
-        return interrupted_run(
-            checkpoints or model_and_folder(workload)[1], seed, percent, resume=resume
-        )
+    def interrupted(loaded: Workload, percent: float | None) -> tuple[int, float] | None:
+        return interrupted_run(checkpoints or places(loaded)[1], seed, percent, resume=resume)
 
-    pair = None if protocols is None else parse_pair(protocols)
-    if protocol is not None:
-        pair, switch_at = alone(protocol), 100.0
-    recorder = RunRecorder(storage_url, tell)
+    allowed = allowed_loss(threshold, threshold_runs)
     request = RunRequest(
         cluster,
         workload,
-        workers,
-        pair,
+        cluster.workers(workers),
+        _pair(protocol, protocols),
         seed,
-        recorder,
-        policy or CURRENT,
+        RunRecorder(storage_url, tell),
+        When(policy, switch_at, protocol, guarded, learn, expected_runs, allowed),
         interrupted,
-        allowed,
     )
-    if switch_at is not None:
-        chosen = chosen_by_user(request, switch_at)
-    elif learn:
-        chosen = chosen_by_learning(request, expected_runs)
-    else:
-        may_learn = learn is not False and policy is None
-        chosen = chosen_by_policy(
-            request, is_guarded=guarded, expected_runs=expected_runs if may_learn else None
-        )
-    loaded, identity, run = chosen.workload, chosen.identity, chosen.run
-    output, usual_folder = model_and_folder(loaded)
-    check_model_path(output)
-    spec = replace(
-        trial_of(chosen, tell),
-        conditions=cluster.conditions(
-            ConditionsChoice(online, switch, tuple(inject)),
-            identity.workers,
-            run.switch_percent,
-            identity.first_protocol,
-        ),
-        resume=resume,
+    chosen = choose(request)
+    identity, (model, usual_folder) = chosen.identity, places(chosen.workload)
+    check_model_path(model)
+    conditions = cluster.conditions(
+        ConditionsChoice(online, switch, tuple(inject)),
+        identity.workers,
+        chosen.run.switch_percent,
+        identity.first_protocol,
     )
     cluster.check_capacity(identity.workers)
     kept = RunCheckpoints(
-        spec, checkpoints or usual_folder, checkpoint_every, spares=[usual_folder]
+        replace(trial_of(chosen, tell), conditions=conditions, resume=resume),
+        checkpoints or usual_folder,
+        checkpoint_every,
+        spares=[usual_folder],
     )
-    alone_seconds = tuple(recorder.times_alone(identity))
+    alone_seconds = tuple(request.recorder.times_alone(identity))
     watching = observer if callable(observer) else lambda _: nullcontext(observer or Observer())
     try:
         with closing(kept.open()):
-            how = f"switch-{spec.switch_percent:g}-seed-{spec.seed}"
-            name = f"{identity.name}-{identity.fingerprint[:12]}-{how}"
             try:
-                opened = cluster.open(loaded, workload, identity.workers)
+                opened = cluster.open(chosen.workload, workload, identity.workers)
                 with (
-                    logged(opened, tensorboard, name, tell) as trains,
+                    logged(opened, tensorboard, _log_name(kept.spec), tell) as trains,
                     watched_aside(watching, identity, tell) as watches,
                 ):
                     record = trains.train(kept.spec, watches)
@@ -254,23 +217,15 @@ def train(
                 raise RetryableError([error], remedy=kept.how_to_go_on) from error
             # A run that is killed from here on continues, and saves and records the same again.
             if not record.diverged:
-                save_model(loaded, record, kept, output)
+                save_model(chosen.workload, record, kept, model)
             kept.name_use()
-            used = run.policy
-            if run.learns and used is None:
-                name = normal_reference(workload)
-                used = recorder.first_policy(
-                    identity, name, record, run.begins_from, allowed=allowed
-                )
-            recorder.record(used, kept.use_id, record, choice=policy, model=output)
-            target = recorder.target(used, kept.spec.band)
-            recorder.tell_lessons(used, expected_runs if run.learns else None)
+            done = remembered(request, chosen, record, kept.use_id, model, alone_seconds)
             SideOutput("checkpoints that are no longer needed are still there; remove them", tell)(
                 kept.remove
             )
             check_sound(record, workload)
             if mlflow is not None:
-                version = None if used is None else used.version
+                version = None if done.policy is None else done.policy.version
                 SideOutput(
                     "MLflow has no copy of this run; an export to it copies the runs with policies"
                     " that are in a database",
@@ -278,7 +233,50 @@ def train(
                 )(copy_run, mlflow, kept.use_id, record, version)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(kept.how_to_go_on) from None
-    return Training(used, record, output, alone_seconds, target)
+    return done
+
+
+def remembered(
+    request: RunRequest,
+    chosen: RunPlan,
+    record: TrialRecord,
+    use_id: str,
+    model: Path,
+    alone_seconds: tuple[float, ...],
+) -> Training:
+    """The finished training, after its run is recorded and has taught what it can."""
+    recorder, run, when = request.recorder, chosen.run, request.when
+    policy = run.policy
+    if run.learns and policy is None:
+        policy = recorder.first_policy(
+            chosen.identity,
+            normal_reference(request.reference),
+            record,
+            run.begins_from,
+            goes_back=request.goes_back,
+            allowed=when.allowed,
+        )
+    recorder.record(policy, use_id, record, choice=when.policy, model=model)
+    target = recorder.target(policy, run.band)
+    recorder.tell_lessons(policy, when.expected_runs if run.learns else None, request.goes_back)
+    return Training(policy, record, model, alone_seconds, target)
+
+
+def _pair(protocol: str | None, protocols: str | None) -> tuple[str, str] | None:
+    if protocol is not None and protocols is not None:
+        raise UserError(
+            "both say what to use",
+            parameter=("protocol", "protocols"),
+            remedy="leave out one of them",
+        )
+    if protocol is not None:
+        return alone(protocol)
+    return None if protocols is None else parse_pair(protocols)
+
+
+def _log_name(spec: TrialSpec) -> str:
+    how = f"switch-{spec.switch_percent:g}-seed-{spec.seed}"
+    return f"{spec.identity.name}-{spec.identity.fingerprint[:12]}-{how}"
 
 
 def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:

@@ -14,8 +14,9 @@ from searches import trials_of
 
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import RunRequest, chosen_by_policy
+from syncswitch.searcher.training.policy import RunRequest, choose
 from syncswitch.searcher.training.uses import RunRecorder
+from syncswitch.searcher.training.when import When
 from syncswitch.storage.errors import PolicyError
 from tests.searcher.policies import published
 from tests.tiny_job import write_tiny_job
@@ -208,9 +209,11 @@ def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) ->
 def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, url: str) -> None:
     job = identity(name="digits", simulated_cluster="5" * 64)
     published(url, job)
-    wanted = RunRequest(LocalTrainer(), "digits", None, None, None, RunRecorder(url, print))
+    wanted = RunRequest(
+        LocalTrainer(), "digits", None, None, None, RunRecorder(url, print), When(learn=False)
+    )
     with pytest.raises(PolicyError) as caught:
-        chosen_by_policy(wanted)
+        choose(wanted)
     said = OPTION_WORDS.say(caught.value)
     hint = said.split("try it on the real job with: ")[1].split(", or ")[0]
     program, *arguments = shlex.split(hint)

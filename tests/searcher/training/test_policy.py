@@ -11,9 +11,10 @@ import pytest
 
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import RunPlan, RunRequest, chosen_by_policy, size_and_pair
+from syncswitch.searcher.training.policy import RunPlan, RunRequest, choose, size_and_pair
 from syncswitch.searcher.training.train import trial_of
 from syncswitch.searcher.training.uses import RunRecorder
+from syncswitch.searcher.training.when import When
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band
@@ -27,19 +28,22 @@ SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
 LARGER = replace(SIMULATED, workers=500)
 
 
+NAMED = When(policy="current")
+
+
 def request_for(
     url: str,
     workers: int | None = None,
     pair: tuple[str, str] | None = None,
     *,
-    choice: str = "current",
+    when: When = NAMED,
     reference: str = "digits",
     cluster: LocalTrainer = LocalTrainer(),  # noqa: B008 (frozen)
 ) -> RunRequest:
     def tell(line: str) -> None:
         print(line, file=sys.stderr)
 
-    return RunRequest(cluster, reference, workers, pair, None, RunRecorder(url, tell), choice)
+    return RunRequest(cluster, reference, workers, pair, None, RunRecorder(url, tell), when)
 
 
 @pytest.mark.parametrize("choice", ["current", "1"])
@@ -52,7 +56,7 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
         (4, ("bsp", "asp"), " --workers 4 --protocols bsp,asp"),
     ):
         with pytest.raises(PolicyError) as caught:
-            chosen_by_policy(request_for(sqlite_url, workers, pair, choice=choice))
+            choose(request_for(sqlite_url, workers, pair, when=When(policy=choice)))
         assert OPTION_WORDS.say(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; a guarded run that learns begins from it, as"
@@ -69,9 +73,9 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(sqlite_url: 
     assert run.policy is not None
     assert run.policy.job.fingerprint == IDENTITY.fingerprint
     with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
-        chosen_by_policy(request_for(sqlite_url, 500))
+        choose(request_for(sqlite_url, 500))
     with pytest.raises(PolicyError) as caught:
-        chosen_by_policy(request_for(sqlite_url, 2))
+        choose(request_for(sqlite_url, 2))
     for have in ("500 simulated workers", "4 simulated workers", "4 workers"):
         assert f"{have}, bsp,asp" in str(caught.value)
 
@@ -88,14 +92,14 @@ def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(sqlite_url:
 def test_a_file_says_it_too(tmp_path: Path) -> None:
     file, url = str(tmp_path / "my policy.json"), "sqlite:///unused.db"
     write_policy(Path(file), policy_of(IDENTITY), RegisteredWorkload(IDENTITY, "digits"))
-    found = chosen_by_policy(request_for(url, choice=file, cluster=KnownJob()))
+    found = choose(request_for(url, when=When(policy=file), cluster=KnownJob()))
     assert found.run.policy == policy_of(IDENTITY)
     write_policy(Path(file), policy_of(SIMULATED), RegisteredWorkload(SIMULATED, "digits"))
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
-        chosen_by_policy(request_for(url, choice=file))
+        choose(request_for(url, when=When(policy=file)))
     assert f"syncswitch-search sweep digits --policy '{file}', or" in OPTION_WORDS.say(caught.value)
     with pytest.raises(PolicyError) as caught:
-        chosen_by_policy(request_for(url, 8, choice=file))
+        choose(request_for(url, 8, when=When(policy=file)))
     assert OPTION_WORDS.say(caught.value) == (
         f"no policy for 'digits' with --workers 8 in {file} (there is one for 4 simulated workers,"
         " bsp,asp); find one with: syncswitch-search run digits --workers 8"
@@ -114,8 +118,8 @@ class KnownJob(LocalTrainer):
 
 
 def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> RunPlan:
-    request = request_for(url, cluster=KnownJob())
-    return chosen_by_policy(request, is_guarded=is_guarded, expected_runs=uses)
+    when = When(guarded=is_guarded, learn=False if uses is None else None, expected_runs=uses or 1)
+    return choose(request_for(url, cluster=KnownJob(), when=when))
 
 
 def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(sqlite_url: str) -> None:
