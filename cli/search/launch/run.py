@@ -71,8 +71,8 @@ pairs_option = click.option(
     multiple=True,
     shell_complete=complete_protocols,
     help=f"{PROTOCOLS_HELP} Several pairs that begin alike make one search, which finds the fastest"
-    f" that keeps the accuracy; {_ANY} = bsp with each of {' '.join(_ANY_SECONDS)}, where RATE is"
-    " the workload's highest. Of a command: any two names for its two ways."
+    f" that keeps the accuracy; {_ANY} = bsp with seven others. Of a command: any two names for its"
+    " two ways."
     f"  [default: {TrainerChoice.default_protocols}]",
 )
 
