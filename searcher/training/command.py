@@ -9,7 +9,7 @@ from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import RunRequest, choose
 from syncswitch.searcher.training.train import Training, Watching, remembered, trial_of
-from syncswitch.searcher.training.uses import Tell, RunRecorder
+from syncswitch.searcher.training.uses import RunRecorder, Tell
 from syncswitch.searcher.training.when import When
 from syncswitch.storage.errors import FatalError, RetryableError, Set
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec

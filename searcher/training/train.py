@@ -21,7 +21,7 @@ from syncswitch.searcher.training.resume import (
     interrupted_run,
     save_model,
 )
-from syncswitch.searcher.training.uses import Tell, RunRecorder
+from syncswitch.searcher.training.uses import RunRecorder, Tell
 from syncswitch.searcher.training.when import When
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError, UserError
