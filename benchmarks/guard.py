@@ -3,7 +3,7 @@
     python -m benchmarks.guard [--jobs FOLDER] [--percents 12.5 6.25 3.125 1.5625 0]
 
 It knows the tests of its run, and nothing of the job. `--jobs ../shared/trust/own-momentum` has the
-jobs whose workers keep a momentum of their own. A run is kept if it ends at most beta below the
+jobs whose workers keep their own momentum. A run is kept if it ends at most beta below the
 mean of BSP alone, and lost if more than 3 beta. False alarms are those in runs that are kept, at
 any moment; a lost run is noticed in time if that is in the first half of all worker-steps. Time is
 that of the training by that of BSP alone, with what alarms cost.

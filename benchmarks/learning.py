@@ -3,7 +3,7 @@
     python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--expected-runs 1 3 10 30 100]
         [--generated 100]
 
-`--jobs ../shared/trust/own-momentum` has the jobs whose workers keep a momentum of their own.
+`--jobs ../shared/trust/own-momentum` has the jobs whose workers keep their own momentum.
 Every rule trains every recorded job so many times over, each repeat with seeds dealt anew. Time is
 that of all trainings, with the search and the failed runs, over the same number of trainings with
 BSP alone; without a guard each run that fails more often than BSP's own is made again with BSP. The

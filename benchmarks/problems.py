@@ -41,7 +41,7 @@ class Problem(Protocol):
         first_seconds: A training with the first protocol alone: the unit of costs.
         grid: The candidates in percent and the first protocol alone, ascending.
         best_percent: The earliest switch that loses at most beta, on a grid or between.
-        owns_momentum: Whether each worker keeps a momentum of its own after the switch.
+        owns_momentum: Whether each worker keeps its own momentum after the switch.
     """
 
     @property

@@ -31,7 +31,7 @@ from syncswitch.trainers.run.guard import GivenUp, Guard
 _RECORDED = Path(__file__).resolve().parents[1].parent / "shared" / "trust"
 JOBS = _RECORDED / "jobs"
 OWN_MOMENTUM = _RECORDED / "own-momentum"
-"""The same jobs, seeds and times, where each worker keeps a momentum of its own after the switch.
+"""The same jobs, seeds and times, where each worker keeps its own momentum after the switch.
 
 Any other folder of this name is taken to be so as well.
 """
@@ -50,7 +50,7 @@ class TrustJob:
         diverged: (seeds, percents) which did.
         seconds: (seeds, percents) training time.
         first_seconds: (seeds, percents) the part of it before the switch.
-        owns_momentum: Whether each worker keeps a momentum of its own after the switch.
+        owns_momentum: Whether each worker keeps its own momentum after the switch.
     """
 
     name: str

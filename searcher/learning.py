@@ -385,7 +385,7 @@ class UsedJob:
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
         """The band that the next run is compared with; `curves` are those of the uses.
 
-        Where each worker keeps a momentum of its own, runs with a switch tell of the target, too.
+        Where each worker keeps its own momentum, runs with a switch tell of the target, too.
         """
         band, target = self._measured_band(curves), self.target
         if band is None or target is None or not (target.runs and self.threshold):

@@ -141,7 +141,7 @@ class ImportedRun:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """How many runs of a table were added, with how many tests, and the jobs of all its runs."""
+    """How many runs and evaluations of a table were added, and the jobs of all its runs."""
 
     imported_runs: int
     present_runs: int
@@ -237,7 +237,7 @@ def _frame(path: Path) -> pd.DataFrame:
 
 
 def _numbers(path: Path, column: pd.Series[Any]) -> pd.Series[Any]:
-    """Returns a column of the tests as numbers; missing values stay missing."""
+    """Returns a column of the evaluations as numbers; missing values stay missing."""
     import pandas as pd
 
     known = column.dropna()
@@ -290,11 +290,11 @@ _OF_RUNS = {"candidate_percent", "switch_percent", "replicate", "diverged"}
 
 
 def _measured(path: Path, place: Any, run: _Run, rows: Sequence[_Test]) -> dict[str, Any]:
-    """Returns the fields of `ImportedRun` that the tests of a run say."""
+    """Returns the fields of `ImportedRun` that the evaluations of a run say."""
     who = f"run {run.run} of {run.workload}"
     tests = list(itertools.takewhile(lambda row: not any(map(math.isnan, row[1:4])), rows))
     if not run.diverged and len(tests) < len(rows):
-        what = f"{who} has a test without a number"
+        what = f"{who} has an evaluation without a number"
         raise _fault(path, rows[len(tests)][0], what, "that of a diverged run")
     if not tests:
         return {}
@@ -302,7 +302,7 @@ def _measured(path: Path, place: Any, run: _Run, rows: Sequence[_Test]) -> dict[
         if after <= step or later < seconds:
             what = f"{who} is at worker-step {after:.0f} at {later:g} s"
             what += f", after {step:.0f} at {seconds:g} s"
-            raise _fault(path, line, what, "tests in the order of time")
+            raise _fault(path, line, what, "evaluations in the order of time")
     evaluations = tuple(
         Evaluation(int(step), second, accuracy, loss if math.isfinite(loss) else math.nan)
         for _, step, second, accuracy, loss in tests

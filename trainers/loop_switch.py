@@ -82,8 +82,8 @@ class LoopSwitch:
     If `syncswitch-run` or a search started the script, that decides when to switch and how good the
     run has to be, and gets its measurements. With a policy file alone the run is added to
     `NAME.uses.jsonl` beside the file. Without either it switches at 50 % of `total_steps`, as
-    nobody knows how early your second way may begin, and is compared with its own tests; a warning
-    says what is expected of that, and what is not known.
+    it is unknown how early your second way may begin, and is compared with its own evaluations; a
+    warning says what to expect, and what is not known.
 
     Args:
         policy: Policy file, or `{plan}` of `--trainer command`; None or empty for neither.
@@ -483,11 +483,11 @@ def _spec(policy: TimingPolicy, identity: WorkloadIdentity, seed: int) -> TrialS
 
 
 def _check_possible(value: float, metric: Metric) -> None:
-    """Raises UserError where a test of a run without a policy is no value of its metric."""
+    """Raises UserError where an evaluation of a run without a policy is no value of its metric."""
     if not metric.is_possible(metric.accuracy(value)):
         raise UserError(
-            f"a test has {metric.name} {value:g}, and without a policy it is an accuracy from 0 to"
-            " 1: give metric_goal='max' if more of it is better, or 'min' if less is"
+            f"an evaluation has {metric.name} {value:g}, and without a policy it is an accuracy"
+            " from 0 to 1: give metric_goal='max' if more of it is better, or 'min' if less is"
         )
 
 

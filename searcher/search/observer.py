@@ -174,9 +174,9 @@ def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -
         return None
     metric = identity.decided_by
     return (
-        f"{metric.name} was {metric.text(evaluations[-1].accuracy)} in all {len(evaluations)} tests"
-        " of half a run, so switch points cannot be compared: check the metric, the labels and the"
-        " learning rate"
+        f"{metric.name} was {metric.text(evaluations[-1].accuracy)} in all {len(evaluations)}"
+        " evaluations of half a run, so switch points cannot be compared: check the metric, the"
+        " labels and the learning rate"
     )
 
 

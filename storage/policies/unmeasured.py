@@ -35,8 +35,8 @@ def unmeasured_policy(
 ) -> TimingPolicy:
     """Makes the policy with which a job trains that nobody has measured.
 
-    It is guarded by the tests of the run itself, as there is no target. Where each worker keeps a
-    momentum of its own after the switch it switches early, and where nobody knows the second way
+    It is guarded by its own evaluations, as there is no target. Where each worker keeps its
+    own momentum after the switch it switches early, and where nobody knows the second way
     as late as the searcher would.
 
     Args:

@@ -199,7 +199,7 @@ def policy_differences(
 def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
     content = {**flat(policy), "speed_up": policy.measured.speed_up, **flat(job)}
     if policy.band is not None:  # its target and threshold are the policy's
-        content["band"] = f"{policy.band.runs} runs, {len(policy.band.curve)} tests"
+        content["band"] = f"{policy.band.runs} runs, {len(policy.band.curve)} evaluations"
     if policy.job.metric.is_less_better:
         # People know only its own values.
         content = policy.job.metric.with_values(content)

@@ -95,8 +95,8 @@ class BandPoint:
 
     Attributes:
         worker_step: The number of worker-steps.
-        accuracy: Mean accuracy of the tests.
-        deviation: Standard deviation of a test between the runs; 0 for a single run.
+        accuracy: Mean accuracy of the evaluations.
+        deviation: Standard deviation of an evaluation between the runs; 0 for a single run.
     """
 
     worker_step: int
@@ -110,7 +110,7 @@ class Band:
 
     Attributes:
         target_accuracy: A, the accuracy to reach; None as long as nobody has measured it, then
-            `runs` is 0 and `curve` empty, and a run is compared with its own tests.
+            `runs` is 0 and `curve` empty, and a run is compared with its own evaluations.
         threshold: beta, the accuracy that may be lost; 0 as long as nobody has measured it.
         runs: Number of runs that the curve rests on.
         curve: Points in ascending order of worker-steps; empty if no curve is known.
@@ -169,7 +169,7 @@ class FailedSwitch:
         elapsed_seconds: Training time at the alarm.
         lost_seconds: Training time from the switch to the alarm.
         accuracy: The converged accuracy if it trained to its end, else the accuracy of the last
-            test after the switch; None without a test.
+            evaluation after the switch; None without one.
     """
 
     switch_percent: float

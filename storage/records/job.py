@@ -28,7 +28,7 @@ USUAL_PROTOCOLS = "bsp,asp"
 """The protocols of a cluster where nobody says them."""
 
 OWN_MOMENTUM = "own"
-"""The rule of the second protocol with which each worker keeps a momentum of its own."""
+"""The rule of the second protocol with which each worker keeps its own momentum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Recipe:
         momentum: Momentum of the optimizer; 0 if it has none.
         learning_rate_boundaries: `(worker_step, factor)`: from that worker-step on the learning
             rate is eta times factor.
-        evaluation_interval_worker_steps: Worker-steps from one test of the model to the next.
+        evaluation_interval_worker_steps: Worker-steps from one evaluation of the model to the next.
     """
 
     model: str | None = None

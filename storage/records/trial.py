@@ -39,12 +39,12 @@ MOST_FURTHER = 50
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One test of the model on the test set.
+    """One evaluation of the model on the test set.
 
     Attributes:
         worker_step: Worker-steps done when the parameters were copied.
         elapsed_seconds: Training time at that moment.
-        accuracy: The test's accuracy, in the metric's own sense (see `Metric`).
+        accuracy: The accuracy, in the metric's own sense (see `Metric`).
         training_loss: Mean training loss since the evaluation before.
         further: Names and values of further metrics, which decide nothing.
     """

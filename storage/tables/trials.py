@@ -226,7 +226,8 @@ EVALUATIONS = Table(
     # Keeps a curve in one piece, and stores the key only once.
     sqlite_with_rowid=False,
     info={
-        "meaning": "One test of a trial's model. `training_loss` is null if it was not a number."
+        "meaning": ""
+        "One evaluation of a trial's model. `training_loss` is null if it was not a number."
     },
 )
 

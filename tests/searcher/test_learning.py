@@ -621,7 +621,7 @@ OWN = replace(IDENTITY, momentum_after_switch="own")
 
 
 def own_run(url: str, expected_runs: int, accuracy: float = 0.9) -> tuple[NextRun, list[str]]:
-    """One run of a job whose workers keep a momentum of their own; nothing goes wrong in it."""
+    """One run of a job whose workers keep their own momentum; nothing goes wrong in it."""
     planned = planned_run(url, expected_runs, OWN)
     with open_database(url, create=False) as database:
         number = len(uses(database, OWN.fingerprint))

@@ -124,7 +124,7 @@ class TestTable:
         [
             (3, {"accuracy": "high"}, "line 3: accuracy is 'high'; allowed: a valid number"),
             (3, {"accuracy": 1.5}, "line 3: accuracy is '1.5'; allowed: less than or equal to 1"),
-            (3, {"accuracy": ""}, "line 3: run a of r32 has a test without a number"),
+            (3, {"accuracy": ""}, "line 3: run a of r32 has an evaluation without a number"),
             (3, {"worker_step": 0.5}, "line 3: worker_step is '0.5'"),
             (3, {"worker_step": 0}, "line 3: run a of r32 is at worker-step 0 at 500 s, after 0"),
             (3, {"elapsed_seconds": -1}, "line 3: elapsed_seconds is '-1'"),

@@ -67,7 +67,7 @@ class Configuration:
         return momentum_after_switch(self._workload.momentum_after_switch, mu, self.workers, stages)
 
     def is_own(self, second_since: int | None) -> bool:
-        """Whether each worker has a momentum of its own; see `Workload.momentum_after_switch`."""
+        """Whether each worker has its own momentum; see `Workload.momentum_after_switch`."""
         return self._is_own and second_since is not None
 
     def own_updates(self, updates: int, second_since: int | None, done: int | None) -> int:
@@ -107,7 +107,7 @@ def _is_push(protocol: str) -> bool:
 
 # Options of Keras optimizers with which all workers have to share the variables, and why.
 _SHARED = {
-    "use_ema": "tests need the averages of the parameters that all share",
+    "use_ema": "evaluations need the averages of the parameters that all share",
     "gradient_accumulation_steps": "workers would be at different places of an accumulation"
     " whenever the mean of their variables is taken",
 }

@@ -90,8 +90,8 @@ def check_model(model: Any, whose: str) -> None:
     for one in getattr(model, "inputs", None) or ():
         if one.shape[0] is not None:
             raise WorkloadError(
-                f"{whose}: input {one.name!r} has a fixed batch of {one.shape[0]}, and tests have"
-                " smaller ones; give a shape alone, without batch_size or batch_shape"
+                f"{whose}: input {one.name!r} has a fixed batch of {one.shape[0]}, and evaluations"
+                " have smaller ones; give a shape alone, without batch_size or batch_shape"
             )
 
 

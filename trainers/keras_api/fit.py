@@ -51,8 +51,8 @@ def fit(
     record says so.
 
     Without a policy it switches from BSP to ASP where the first training of a workload does, at
-    6.25 % where each worker keeps a momentum of its own and the metric is an accuracy. It is
-    compared with its own tests, and a warning says what is expected of that, and what is not known.
+    6.25 % where each worker keeps its own momentum and the metric is an accuracy. It is
+    compared with its own evaluations, and a warning says what to expect, and what is not known.
 
     The training starts from the model's present values, and leaves the trained ones in it. One that
     diverges, or that the observer stops, leaves the model as it was. Loss, optimizer and metric are

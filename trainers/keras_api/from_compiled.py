@@ -443,7 +443,7 @@ def _joined(train: Sequence[Any], test: Sequence[Any], wanted: Sequence[bool]) -
     if weights is not None and len(set(wanted)) > 1:
         raise WorkloadError(
             "validation_data has weights, which count in the loss and in weighted_metrics, and not"
-            " in other metrics: a run can test with metrics of one kind; leave out the others"
+            " in other metrics: a run can evaluate metrics of one kind only; leave out the others"
         )
     return Data(
         train[0],

@@ -30,7 +30,7 @@ _FIRST_LENGTH = 1024
 class Update(NamedTuple):
     """An update: the number of those before it, its learning rate, and the workload's momentum.
 
-    `own_workers` is the number of workers if each has a momentum of its own, otherwise 0. Rows are
+    `own_workers` is the number of workers if each has its own momentum, otherwise 0. Rows are
     not kept by each of them: their momentum here is the mean of what the workers would have. A push
     moves one of them, and so this mean by the n-th part.
     """

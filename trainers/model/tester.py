@@ -208,7 +208,7 @@ class ModelTester:
                 which = "other than 0 and 1, for one output,"
             raise self._workload.error(
                 f"labels {which} have no accuracy; give a metric, such as 'mae', or 'loss' for the"
-                " loss of the tests"
+                " loss of the evaluations"
             )
         if outputs.shape[-1] == 1:
             from_logits = loss_settings(loss).get("from_logits", False)

@@ -170,8 +170,8 @@ class TrainerSwitch:
             name = type(one).__name__
             if name.startswith("EarlyStopping"):
                 raise UserError(
-                    f"{name} may end the training before the three tests that the guard needs after"
-                    " the switch; leave it out, as the policy knows how long the job is"
+                    f"{name} may end the training before the three evaluations that the guard needs"
+                    " after the switch; leave it out, as the policy knows how long the job is"
                 )
 
     def begin(self, model: nn.Module, total_steps: float) -> None:

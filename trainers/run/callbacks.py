@@ -32,7 +32,7 @@ _OTHERWISE: dict[str, Part | tuple[Part, ...]] = {
         Set("resume", True, "continue it with"),
     ),
     "CSVLogger": (
-        "take the tests of a run from the database",
+        "take the evaluations of a run from the database",
         Run(Command.EXPORT_TESTS, verb="export them with:"),
     ),
     "EarlyStopping": "all runs of a search are equally long, and the search itself ends those that"
@@ -42,7 +42,7 @@ _OTHERWISE: dict[str, Part | tuple[Part, ...]] = {
     "ModelCheckpoint": (Set("output"), Set("checkpoint_every")),
     "ReduceLROnPlateau": "set learning_rate_boundaries, or give the optimizer a schedule"
     " over steps",
-    "SwapEMAWeights": "with use_ema a run tests and saves the averages anyway",
+    "SwapEMAWeights": "with use_ema a run evaluates and saves the averages anyway",
     "TensorBoard": Set("tensorboard"),
 }
 

@@ -47,7 +47,7 @@ _LEAST_MARGIN = 0.5
 _LOST_BY_SEED = 3.0
 """Thresholds that a run may lose in the end which has failed at an earlier switch already.
 
-It holds where each worker keeps a momentum of its own. There it is the seed that loses them: the
+It holds where each worker keeps its own momentum. There it is the seed that loses them: the
 first protocol alone would hardly do better.
 """
 
@@ -64,7 +64,7 @@ class Guard:
         total_worker_steps: The length of the job.
         metric: What the tests measure.
         settled_at: The last worker-step at which the learning rate decays, of a job whose workers
-            keep a momentum of their own after the switch; None for others. Such a run follows the
+            keep their own momentum after the switch; None for others. Such a run follows the
             curve of the first protocol, so one that is too low and hardly rises has failed.
         decays: Worker-steps at which the learning rate decays; None if nobody knows them.
     """

@@ -1,4 +1,4 @@
-"""Signs in a run's own tests that its switch has failed, for a job without a measured target.
+"""Signs in a run's own evaluations that its switch has failed, for a job without a measured target.
 
 Each is a pure function, from the tests so far to a clause with figures or to None. They need the
 standard library alone, as the guard does.

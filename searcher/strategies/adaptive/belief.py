@@ -86,7 +86,7 @@ class Belief:
     def target(self) -> tuple[float, float]:
         """The target of guards, and how much more than the threshold they let through.
 
-        Where workers keep a momentum of their own, runs with an early switch tell much of it, too.
+        Where workers keep their own momentum, runs with an early switch tell much of it, too.
         It needs a measured target.
         """
         assert self.measured is not None

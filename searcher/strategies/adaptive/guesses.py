@@ -40,7 +40,7 @@ class Prior:
         grid: Switch points in percent, ascending; the last is the first protocol alone.
         threshold: beta, the accuracy that may be lost: the scale of everything.
         largest_loss: The most accuracy that a run can lose.
-        owns_momentum: Whether each worker keeps a momentum of its own after the switch.
+        owns_momentum: Whether each worker keeps its own momentum after the switch.
         bearing: Switch points in percent, ascending, and which share of the jobs bears a switch
             there and no earlier, as a user's own jobs have it; empty for the usual shares.
     """
@@ -122,11 +122,11 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
       asynchronous training does not stay.
     - The spread is near beta / 2 at BSP, and may double once or more per octave below the knee.
       One job in twenty has more, up to many beta, where nobody has looked how much seeds differ;
-      none of those whose workers keep a momentum of their own.
+      none of those whose workers keep their own momentum.
     - Failures begin somewhere, often near the knee, and grow to any share. There may be a few
       everywhere, or some in one place, whatever lies below it.
 
-    Where each worker keeps a momentum of its own, most jobs have no knee, and the others a deep one
+    Where each worker keeps its own momentum, most jobs have no knee, and the others a deep one
     with a smaller loss; fewer fail, and the spread is a little larger. So it is with seven jobs
     that were recorded (`benchmarks.learning`); the tail is as broad as before, for all others.
 
@@ -157,7 +157,7 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
     )
 
 
-# Shares of the jobs whose workers keep a momentum of their own: nothing is lost anywhere; failures
+# Shares of the jobs whose workers keep their own momentum: nothing is lost anywhere; failures
 # do not grow; they begin far from the knee; there are some everywhere; none is in one place only.
 _HARMLESS = 0.6
 _UNFAILING = 0.6
@@ -167,7 +167,7 @@ _WITHOUT_DIPS = 0.92
 
 
 def _own_momentum(u: Floats) -> Floats:
-    """Moves points of the cube to where jobs lie whose workers keep a momentum of their own."""
+    """Moves points of the cube to where jobs lie whose workers keep their own momentum."""
     from scipy.special import ndtr, ndtri
 
     u = u.copy()

@@ -116,8 +116,8 @@ class AdaptiveStrategy(Strategy):
         recorded: Switch point and replicate of each recorded run that costs nothing. All of them
             are taken before another run is made, even if they are more than R.
         switch_points: The switch points to choose from, in percent of the range; empty for those of
-            halving and 75 %, and 0 % where workers keep a momentum of their own.
-        owns_momentum: Whether each worker keeps a momentum of its own after the switch.
+            halving and 75 %, and 0 % where workers keep their own momentum.
+        owns_momentum: Whether each worker keeps its own momentum after the switch.
         bearing: What a user's own jobs say of such a job, see `Prior`; empty without any.
     """
 

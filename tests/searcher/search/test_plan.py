@@ -96,8 +96,8 @@ def test_a_metric_that_never_moves_is_told_at_half_of_the_run(
         for number, accuracy in enumerate(accuracies, 1)
     ]
     assert never_moved(replace(GENERATED, total_worker_steps=1000), evaluations) == (
-        "accuracy was 0.1000 in all 5 tests of half a run, so switch points cannot be compared:"
-        " check the metric, the labels and the learning rate"
+        "accuracy was 0.1000 in all 5 evaluations of half a run, so switch points cannot be"
+        " compared: check the metric, the labels and the learning rate"
         if is_told
         else None
     )

@@ -34,7 +34,7 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies() -> None:
             {"guarded": True, "min_kept_share": 0.95},
             {"guarded": (False, True), "min_kept_share": (None, 0.95)},
         ),
-        ({"band": Band(0.9, 0.01, 3, (POINT, POINT))}, {"band": (None, "3 runs, 2 tests")}),
+        ({"band": Band(0.9, 0.01, 3, (POINT, POINT))}, {"band": (None, "3 runs, 2 evaluations")}),
         (
             {"evidence": (POLICY.evidence[0], LOWER)},
             {

@@ -311,7 +311,7 @@ def test_whoever_started_the_script_says_when_and_gets_the_tests(seen: Seen, pla
         ("other_metric", "accuracy' among what was measured: "),
         ("other_hook", "has one already"),
         ("model_alone", "save_only_model"),
-        ("early_stopping", "may end the training before the three tests"),
+        ("early_stopping", "may end the training before the three evaluations"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(
