@@ -202,6 +202,10 @@ class DescribedMetric:
 
     Attributes:
         description: Its name, or how it is made as canonical JSON; None if nobody has said.
+        goal: `max` if more of the metric is better, or `min`.
+        unit: Unit of the metric; None for none.
+        lowest: Least possible value of the metric; None for no limit.
+        highest: Largest possible value of the metric; None for no limit.
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {**Metric.COLUMNS, "description": "metric"}
