@@ -6,25 +6,34 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.interfaces import (
+    CHIEF_TO_WORKER,
     TO_WORKER,
     WORKER_TO_SERVER,
     Calls,
     Piece,
 )
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, Pulled
-from syncswitch.trainers.cluster.exchange.plans import WORKER, Caller, RowGradients, StepError, Task
+from syncswitch.trainers.cluster.exchange.plans import (
+    WORKER,
+    Caller,
+    Push,
+    RowGradients,
+    StepError,
+    Task,
+    WorkerPlan,
+)
 from syncswitch.trainers.cluster.exchange.security import Address, Identity
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned
 from syncswitch.trainers.cluster.exchange.wire import Message, Wire, dial
 from syncswitch.trainers.model.embeddings import Ids, gradients_for, ids_for, rows_of
-from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.protocols import AfterAverage
 
 
 class LostError(Exception):
@@ -39,10 +48,9 @@ Methods = Mapping[str, Callable[..., Any]]
 
 
 class Remote:
-    """The far end of a wire; its methods can be called from any thread, one call at a time.
+    """The far end of a wire; it can be called from any thread, one call at a time.
 
-    For example, `remote.step(task)` is `remote.call("step", task)`. Once the far end is gone, calls
-    raise `lost`. `calling` is held during a call.
+    Once it is gone, calls raise `lost`. `calling` is held during a call.
     """
 
     def __init__(
@@ -53,9 +61,6 @@ class Remote:
         self._calls = calls
         self._lost = lost
         self.calling = threading.Lock()
-
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        return partial(self.call, method)
 
     def call(self, method: str, *arguments: Any, into: Vector | None = None) -> Any:
         """Calls a method and waits for its result.
@@ -98,6 +103,37 @@ class Remote:
     def _gone(self) -> Exception:
         self.wire.close()
         return self._lost(f"{self.name} is gone")
+
+
+class RemoteWorker(Remote):
+    """A worker in another process, as the chief calls it; see `Worker`."""
+
+    def __init__(self, wire: Wire, name: str) -> None:
+        super().__init__(wire, name, CHIEF_TO_WORKER)
+
+    def build(self, plan: WorkerPlan) -> None:
+        self.call("build", plan)
+
+    def connect(self, caller: Caller, servers: Sequence[tuple[str, Address, slice]]) -> None:
+        self.call("connect", caller, servers)
+
+    def step(self, task: Task) -> Push:
+        return cast(Push, self.call("step", task))
+
+    def take(self, state: ModelState, outer: Vector) -> None:
+        self.call("take", state, outer)
+
+    def take_slots(self, slots: Vector, updates: int, is_bounded: bool) -> None:
+        self.call("take_slots", slots, updates, is_bounded)
+
+    def reduce(self, position: int, peers: Sequence[Address], after: AfterAverage) -> None:
+        self.call("reduce", position, peers, after)
+
+    def gather(self, position: int, peers: Sequence[Address], after: AfterAverage) -> None:
+        self.call("gather", position, peers, after)
+
+    def commit(self, after: AfterAverage) -> None:
+        self.call("commit", after)
 
 
 @dataclass(frozen=True)

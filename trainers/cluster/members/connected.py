@@ -9,16 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, cast
+from typing import Any
 
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.interfaces import (
-    CHIEF_TO_SERVER,
-    CHIEF_TO_WORKER,
-    WorkerProcess,
-)
+from syncswitch.trainers.cluster.exchange.interfaces import CHIEF_TO_SERVER
 from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Caller, Hello
 from syncswitch.trainers.cluster.exchange.remote import (
     Call,
@@ -26,6 +22,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
     Remote,
     RemoteError,
     RemotePeer,
+    RemoteWorker,
     call_all,
 )
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
@@ -297,9 +294,8 @@ class ConnectedCluster(Cluster):
         self._incarnations = [0] * len(self.members)
 
     def _build_worker(self, worker: int) -> None:
-        wire = self._arrivals[WORKER, worker].wire
         name = self._name((WORKER, worker))
-        member = cast(WorkerProcess, Remote(wire, name, CHIEF_TO_WORKER))
+        member = RemoteWorker(self._arrivals[WORKER, worker].wire, name)
         try:
             member.build(self.program.worker_plan)
         except (LostError, RemoteError) as error:
@@ -311,9 +307,10 @@ class ConnectedCluster(Cluster):
             (self._name(part), self._arrivals[part].address, shard.model)
             for part, shard in zip(self._server_parts, self._shards, strict=True)
         ]
-        caller = Caller(worker, self._incarnations[worker])
+        caller, member = Caller(worker, self._incarnations[worker]), self._member(worker)
+        assert isinstance(member, RemoteWorker)
         try:
-            cast(WorkerProcess, self._member(worker)).connect(caller, joined)
+            member.connect(caller, joined)
         except (LostError, RemoteError) as error:
             for part in self._server_parts:
                 if not self._is_there(part):

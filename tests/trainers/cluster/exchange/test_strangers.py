@@ -276,7 +276,7 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
             wire = dial(listener.address, WORKER, Identity((role, 0), SECRET))
             remote = Remote(wire, "it", {**TO_WORKER, "build": (tuple[int], None)})
             with pytest.raises(RemoteError, match="'fetch' cannot be called yet"):
-                remote.fetch("model", 0, 1)
+                remote.call("fetch", "model", 0, 1)
             for method in ("build", "__class__"):
                 with pytest.raises(RemoteError, match=f"'{method}' may not be called here"):
                     remote.call(method)
