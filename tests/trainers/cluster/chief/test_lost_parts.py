@@ -320,7 +320,7 @@ def push_to_the_first(cluster: ConnectedCluster, worker: int, task: Task, gradie
     wire = dial(cluster._arrivals[SERVER, 0].address, SERVER, own)
     first = RemoteServer(wire, "the first", shard, computed)
     caller = Caller(worker, cluster._incarnations[worker])
-    first.remote.push(caller, task, None, ())
+    first.remote.call("push", caller, task, None, ())
     first.remote.close()
 
 

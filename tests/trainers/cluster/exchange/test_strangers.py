@@ -297,7 +297,7 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
         server = RemoteServer(wire, "it", slice(0, 3), Block(1, 3)).remote
         own, task = Caller(3, 0), Task(1, 0, 0, Exchange.PUSH, 0.1)
         with pytest.raises(FencedError, match="worker 0 is another one"):
-            server.pull(Caller(0, 0), ())
+            server.call("pull", Caller(0, 0), ())
         for arguments, words in (
             ((own, replace(task, rate="fast"), zeros, ()), "Expected `float`, got `str`"),
             ((own, task, np.zeros(3), ()), "of another kind"),
@@ -306,7 +306,7 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
             ((own, task), "Expected `array` of length 4"),
         ):
             with pytest.raises(RemoteError, match=words):
-                server.push(*arguments)
+                server.call("push", *arguments)
         for method in ("load", "fence", "build", "marked"):
             with pytest.raises(RemoteError, match=f"'{method}' may not be called here"):
                 server.call(method)
