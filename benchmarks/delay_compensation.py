@@ -9,13 +9,13 @@ from typing_extensions import override
 
 from syncswitch.trainers.protocols import Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Ticket
-from syncswitch.trainers.simulated.learner import Gradient, TrainingLearner
+from syncswitch.trainers.simulated.executor import Gradient, TrainingExecutor
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 
 _STRENGTH, _MEMORY, _LEAST = 2.0, 0.95, 1e-7
 
 
-class CompensatedLearner(TrainingLearner):
+class CompensatedExecutor(TrainingExecutor):
     """Corrects each late push by a cheap guess of the Hessian (Zheng et al., arXiv 1609.08326).
 
     The variant that adapts: `g + lambda * g * g * (now - pulled)` with
@@ -53,4 +53,4 @@ class CompensatedLearner(TrainingLearner):
 class CompensatedTrainer(SimulatedTrainer):
     """The simulated cluster, with DC-ASGD where pushes are applied one by one."""
 
-    _learner_kind = CompensatedLearner
+    _executor_kind = CompensatedExecutor

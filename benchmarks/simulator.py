@@ -16,7 +16,7 @@ from rich.console import Console
 
 from benchmarks.console import at_most, new_table, parser
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.simulated.learner import GradientSource
+from syncswitch.trainers.simulated.executor import GradientSource
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.workloads.digits import workload as digits

@@ -310,8 +310,8 @@ class Membership:
         self._resting.clear()
 
 
-class Learner:
-    """Receives what happens to the parameters, in virtual-time order; this one learns nothing."""
+class StepExecutor:
+    """Receives what happens to the parameters, in virtual-time order; this one does nothing."""
 
     def batches(self, second_since: int | None) -> int:
         return 1
@@ -374,14 +374,14 @@ class SegmentPlayer:
         self,
         steps: SegmentSteps,
         times: StepTimes,
-        learner: Learner,
+        executor: StepExecutor,
         membership: Membership,
         start_seconds: float,
         on_done: Callable[[int, float], None],
     ) -> None:
         self._steps = steps
         self._times = times
-        self._learner = learner
+        self._executor = executor
         self._membership = membership
         self._on_done = on_done
         self._down: SharedLink[_Step] = times.server_link()
@@ -437,12 +437,12 @@ class SegmentPlayer:
         step = self._under_way[ticket.worker] = _Step(ticket, now)
         if ticket.worker in self._back:
             self._back.remove(ticket.worker)
-            self._learner.come_back(ticket.worker)
+            self._executor.come_back(ticket.worker)
         is_replica = self._steps.exchange is Exchange.REPLICA
         self._at(now if is_replica else now + self._times.latency_seconds, self._pull, step)
 
     def _pull(self, step: _Step, now: float) -> None:
-        self._learner.pull(step.ticket)
+        self._executor.pull(step.ticket)
         step.pulled_updates = self._updates
         if self._steps.exchange is Exchange.REPLICA:
             # A flag goes to all others, and theirs arrive at about the same time.
@@ -483,7 +483,7 @@ class SegmentPlayer:
     def _finish(self, step: _Step, now: float) -> None:
         worker = step.ticket.worker
         del self._under_way[worker]
-        seen = self._learner.push(step.ticket)
+        seen = self._executor.push(step.ticket)
         if self._steps.exchange is not Exchange.REPLICA:
             self._staleness.add(self._updates - step.pulled_updates)
         if self._steps.exchange is Exchange.PUSH:
@@ -505,7 +505,7 @@ class SegmentPlayer:
             self._steps.cut()
         for worker in sorted(self._leaving - self._under_way.keys()):
             self._leaving.remove(worker)
-            self._learner.leave(worker)
+            self._executor.leave(worker)
         return ends
 
     def _change(self, changes: Sequence[tuple[int, bool]]) -> None:
@@ -519,7 +519,7 @@ class SegmentPlayer:
                 self._under_way.pop(worker, None)
                 self._back.discard(worker)
                 self._leaving.discard(worker)
-                self._learner.leave(worker)
+                self._executor.leave(worker)
                 ends |= self._join(self._steps.lose(worker), self._now)
         if changes:
             self._hand_out(ends, self._now)
@@ -537,7 +537,7 @@ class SegmentPlayer:
         """Joins the work of each group; returns the time at which each member can go on."""
         ends = {}
         for group in groups:
-            self._learner.join(group, self._done)
+            self._executor.join(group, self._done)
             self._updates += 1
             end = now + self._times.join_seconds(self._steps.exchange, group)
             ends.update(dict.fromkeys(group.workers, end))
@@ -561,7 +561,7 @@ class Timeline:
         spec: TrialSpec,
         log: RunLog,
         times: StepTimes,
-        learner: Learner,
+        executor: StepExecutor,
         on_done: Callable[[int, float], None] = lambda done, seconds: None,
     ) -> None:
         identity, conditions = spec.identity, spec.conditions
@@ -591,7 +591,7 @@ class Timeline:
         self._spec = spec
         self._log = log
         self._times = times
-        self._learner = learner
+        self._executor = executor
         self._on_done = on_done
         self._steps: SegmentSteps | None = None
 
@@ -614,15 +614,15 @@ class Timeline:
             start_seconds = membership.begin(done, seconds, switch_at)
             choice, members = choose_protocol(segment.protocol), membership.present
             second_since = log.second_since(segment)
-            batches = self._learner.batches(second_since)
+            batches = self._executor.batches(second_since)
             self._steps = SegmentSteps(
                 choice.machine(members), done, segment.end_worker_step, batches=batches
             )
-            self._learner.begin(choice.exchange, members, second_since, done)
+            self._executor.begin(choice.exchange, members, second_since, done)
             seconds, staleness = SegmentPlayer(
-                self._steps, self._times, self._learner, membership, start_seconds, self._on_done
+                self._steps, self._times, self._executor, membership, start_seconds, self._on_done
             ).play()
-            self._learner.finish()
+            self._executor.finish()
             log.add_phase(segment, self._steps.done, seconds, staleness)
             yield segment
 
@@ -656,6 +656,6 @@ def simulate_phases(
     spec = TrialSpec(identity, switch_percent, seed, conditions=conditions)
     log = RunLog(spec, Observer(), lambda accuracy: False)
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)
-    for _ in Timeline(spec, log, times, Learner()).segments():
+    for _ in Timeline(spec, log, times, StepExecutor()).segments():
         pass
     return log.position.phases

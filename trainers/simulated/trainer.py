@@ -25,9 +25,9 @@ from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import keras_callbacks
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.simulated.learner import (
+from syncswitch.trainers.simulated.executor import (
     GradientSource,
-    TrainingLearner,
+    TrainingExecutor,
     make_projection,
     make_update,
 )
@@ -37,24 +37,24 @@ from syncswitch.trainers.trainer import Observer, Trainer
 
 
 class SimulatedRun:
-    """Trains from the learner's state to the end of the job; used once."""
+    """Trains from the executor's state to the end of the job; used once."""
 
     def __init__(
         self,
         spec: TrialSpec,
         log: RunLog,
-        learner: TrainingLearner,
+        executor: TrainingExecutor,
         times: StepTimes,
         form: StateForm,
         tester: ModelTester,
     ) -> None:
         self._spec = spec
         self._log = log
-        self._learner = learner
+        self._executor = executor
         self._form = form
         self._tester = tester
         self._switch_state = form.switch_state(spec, log)
-        self._timeline = Timeline(spec, log, times, learner, self._on_done)
+        self._timeline = Timeline(spec, log, times, executor, self._on_done)
 
     def execute(self) -> None:
         log = self._log
@@ -79,18 +79,18 @@ class SimulatedRun:
 
     def _keep_switch(self) -> None:
         if self._log.is_at_guarded_switch:
-            self._switch_state = self._form.kept_switch(self._learner.kept_state, self._log)
+            self._switch_state = self._form.kept_switch(self._executor.kept_state, self._log)
 
     def _go_back(self) -> None:
         """Goes back to the switch after an alarm; the first protocol continues from there."""
         state = self._switch_state
         assert state is not None
         self._log.heed_alarm(self._log.elapsed_seconds)
-        self._learner.restore(state)
+        self._executor.restore(state)
         self._form.save_return(state, self._spec, self._log)
 
     def _on_done(self, done: int, seconds: float) -> None:
-        if not self._learner.is_finite:
+        if not self._executor.is_finite:
             self._log.diverge("a training loss is not finite")
         elif self._log.is_due(done):
             self._evaluate(done, seconds)
@@ -99,15 +99,15 @@ class SimulatedRun:
 
     def _save(self, percents: Sequence[float]) -> None:
         path = checkpoint_path(self._spec, percents[-1], ".npz")
-        with self._learner.readable_state() as state:
+        with self._executor.readable_state() as state:
             self._form.save(path, percents, state, self._spec, self._log)
 
     def _evaluate(self, done: int, seconds: float) -> None:
         if done == self._log.last_evaluation_step or self._log.diverged or self._log.has_to_go_back:
             return
         self._log.progress(done)
-        accuracy = self._tester.accuracy(*self._learner.snapshot(self._tester.ids))
-        loss = self._learner.loss.take()
+        accuracy = self._tester.accuracy(*self._executor.snapshot(self._tester.ids))
+        loss = self._executor.loss.take()
         self._log.add_evaluation(Evaluation(done, seconds, accuracy, loss, self._tester.further))
 
 
@@ -179,7 +179,7 @@ class SimulatedTrainer(Trainer):
     """
 
     # A benchmark tries another rule by another one.
-    _learner_kind: type[TrainingLearner] = TrainingLearner
+    _executor_kind: type[TrainingExecutor] = TrainingExecutor
 
     def __init__(self, workload: Workload, workers: int, profile: ClusterProfile) -> None:
         self._workload = workload
@@ -227,7 +227,7 @@ class SimulatedTrainer(Trainer):
             compiled.close()  # a run failed half-way
 
     def _run(self, spec: TrialSpec, log: RunLog) -> None:
-        learner = self._learner_kind(
+        executor = self._executor_kind(
             self._source,
             self._optimizer,
             self._update,
@@ -242,7 +242,7 @@ class SimulatedTrainer(Trainer):
         slots = self._optimizer.initial_slots().size
         times = StepTimes(self._profile, self._values, W, spec.seed, slots)
         try:
-            SimulatedRun(spec, log, learner, times, self._form, self._tester).execute()
+            SimulatedRun(spec, log, executor, times, self._form, self._tester).execute()
         except SyncSwitchError:
             raise
         except Exception as error:

@@ -24,10 +24,10 @@ from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 from syncswitch.trainers.simulated.timeline import (
     NEVER,
-    Learner,
     Membership,
     SegmentPlayer,
     SharedLink,
+    StepExecutor,
     TimedJob,
     Timeline,
     simulate_phases,
@@ -186,7 +186,7 @@ def test_a_fast_and_a_slow_worker_finish_when_the_papers_rules_say(text: str, se
     steps = Until(text, speeds, 3000)
     membership = Membership(range(len(speeds)))
     times = times_of(profile, 6000)
-    SegmentPlayer(steps, times, Learner(), membership, 0.0, lambda *_: None).play()
+    SegmentPlayer(steps, times, StepExecutor(), membership, 0.0, lambda *_: None).play()
     assert round(steps.end_seconds) == seconds
 
 
@@ -203,7 +203,7 @@ def play(
     SegmentPlayer(
         SegmentSteps(machine, 0, steps),
         times_of(profile, steps, values),
-        Learner(),
+        StepExecutor(),
         Membership(range(workers)),
         0.0,
         lambda *update: done.append(update),
@@ -344,7 +344,7 @@ def test_computing_varies_as_the_profile_says_with_the_step_and_the_seed_alone()
     assert found(50, seed=2) != found(50)
 
 
-class Ledger(Learner):
+class Ledger(StepExecutor):
     """Checks the order and the workers of all notifications, and counts each gradient."""
 
     def __init__(self) -> None:

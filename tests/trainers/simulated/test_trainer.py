@@ -49,7 +49,7 @@ from tests.trainers.reference import (
     relative_error,
 )
 from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, spec_of
-from tests.trainers.simulated.test_learner import subclassed
+from tests.trainers.simulated.test_executor import subclassed
 from tests.trainers.trainer_contract import NOT_YET_HOPELESS, ForkContract
 from tests.warm_program import run_code
 

@@ -16,7 +16,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import TrainingClock
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.evaluator import Evaluator
-from syncswitch.trainers.cluster.chief.learner import ClusterLearner
+from syncswitch.trainers.cluster.chief.executor import ClusterExecutor
 from syncswitch.trainers.cluster.chief.recovery import Note, Recovery, TakenSteps
 from syncswitch.trainers.cluster.exchange.plans import Hold
 from syncswitch.trainers.cluster.exchange.shards import Undone
@@ -145,11 +145,11 @@ class TrainingRun:
         self._clock = trial.clock
         self._restarts_at_switch = restarts_at_switch
         workers = range(spec.identity.workers)
-        self._learner = learner = ClusterLearner(
+        self._executor = executor = ClusterExecutor(
             cluster, trial.configuration, spec.seed, lambda: self._coordinator.members, self._note
         )
         self._coordinator = Coordinator(
-            workers, learner.join, self._on_done, prepare=learner.prepare, done=log.done
+            workers, executor.join, self._on_done, prepare=executor.prepare, done=log.done
         )
         self._controller = trial.controller
         self._judging = threading.Lock()
@@ -242,7 +242,7 @@ class TrainingRun:
                 self._keep_events(decision)
             self._coordinator.resting.clear()
         members, second_since = self._coordinator.members, self._log.second_since(segment)
-        for lost in self._learner.begin(
+        for lost in self._executor.begin(
             choice.exchange, members, second_since, self._coordinator.done, choice.after
         ):
             self._coordinator.note_lost(lost)
@@ -252,7 +252,7 @@ class TrainingRun:
             self._clock.add(seconds)
             self._log.add_switch(segment.protocol, seconds, self._clock.now_seconds)
         self._clock.start()
-        end, batches = segment.end_worker_step, self._learner.batches
+        end, batches = segment.end_worker_step, self._executor.batches
         self._coordinator.begin(choice.machine, end, self._undone, batches)
         self._undone = ()
         while not self._coordinator.wait_until_drained(_PROGRESS_SECONDS):
@@ -260,7 +260,7 @@ class TrainingRun:
             self._back_up_if_due(segment)
         if self._coordinator.error is not None:
             raise self._coordinator.error
-        self._learner.finish()
+        self._executor.finish()
         self._clock.stop()
         done, staleness = self._coordinator.done, self._coordinator.staleness
         self._log.add_phase(segment, done, self._clock.last_update_seconds, staleness)
@@ -289,7 +289,7 @@ class TrainingRun:
         inbox = self._coordinator.inboxes[worker]
         while (ticket := inbox.get()) is not Notice.END:
             if not isinstance(ticket, Ticket):
-                self._recovery.lose_unreached(worker, self._learner.exchange)
+                self._recovery.lose_unreached(worker, self._executor.exchange)
                 self._tell_controller(worker, is_lost=True)
                 return False
             start, number = time.perf_counter(), next(self._cluster.numbers)
@@ -298,10 +298,10 @@ class TrainingRun:
                 self._fault_injector.maybe_lose(worker, is_done=False)
                 hold = self._fault_injector.hold_of(worker)
                 taken = self._taken.by(ticket.worker_step)
-                found = self._learner.step(ticket, hold, number, taken)
+                found = self._executor.step(ticket, hold, number, taken)
                 self._fault_injector.maybe_lose(worker, is_done=True)
             except BaseException as error:
-                if self._recovery.lose(ticket, number, error, self._learner.exchange):
+                if self._recovery.lose(ticket, number, error, self._executor.exchange):
                     self._tell_controller(worker, is_lost=True)
                     return False
                 continue
@@ -325,7 +325,7 @@ class TrainingRun:
             return
         self._requested_step = done
         loss = self._coordinator.loss.take()
-        model, seconds = self._learner.snapshot(self._tested_rows), self._clock.last_update_seconds
+        model, seconds = self._executor.snapshot(self._tested_rows), self._clock.last_update_seconds
         self._evaluator.submit(Evaluation(done, seconds, math.nan, loss), model)
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
@@ -350,7 +350,7 @@ class TrainingRun:
         if decision.protocol is not None:
             self._log.is_detour = decision.protocol == "second"
         for one in decision.remove:
-            self._learner.leave(one)
+            self._executor.leave(one)
         return decision
 
     def _tell_controller(self, worker: int, *, is_lost: bool) -> None:
@@ -407,12 +407,12 @@ class TrainingRun:
         """Copies the state if it is time to; not that of replicas, which the workers hold."""
         start = time.monotonic()
         is_due = start - self._backed_up_seconds >= self._pause_seconds
-        is_replica = self._learner.exchange is Exchange.REPLICA
+        is_replica = self._executor.exchange is Exchange.REPLICA
         if not is_due or not self._cluster.has_processes or is_replica:
             return
         try:
             mark, undone = self._coordinator.at_rest(lambda steps: self._mark(steps, segment))
-            state = self._learner.with_own_slots(self._cluster.marked())
+            state = self._executor.with_own_slots(self._cluster.marked())
             plan = self._log.guarding.plan
             following = next_segment(
                 plan, mark.done, mark.first_protocol_done, is_detour=mark.is_detour

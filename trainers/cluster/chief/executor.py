@@ -1,4 +1,4 @@
-"""The learner: what the steps of a protocol do to the parameters on a cluster."""
+"""The executor: what the steps of a protocol do to the parameters on a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syncswitch.trainers.protocols import AfterAverage, Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Group, StepDone, Ticket
 
 
-class ClusterLearner:
+class ClusterExecutor:
     """Does the steps of a run, with the exchange of gradients of the segment's protocol.
 
     The threads of workers call `step`; the coordinator calls the other methods, one at a time. The

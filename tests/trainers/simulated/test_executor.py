@@ -13,7 +13,7 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
-from syncswitch.trainers.simulated.learner import (
+from syncswitch.trainers.simulated.executor import (
     Gradient,
     GradientSource,
     Pulled,

@@ -43,7 +43,7 @@ from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threa
 from syncswitch.trainers.protocols import AfterAverage, Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.record import LossMean
-from syncswitch.trainers.simulated.timeline import Learner
+from syncswitch.trainers.simulated.timeline import StepExecutor
 
 T = TypeVar("T")
 
@@ -444,7 +444,7 @@ def make_projection(optimizer: Optimizer, parameters: int) -> Callable[[Vector],
     return lambda values: as_array(traced(tf.constant(values)))
 
 
-class TrainingLearner(Learner):
+class TrainingExecutor(StepExecutor):
     """Trains for real, in virtual-time order.
 
     An update makes new arrays, so the parameters that a worker has pulled never change. Several

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
-from syncswitch.trainers.cluster.chief.learner import ClusterLearner
+from syncswitch.trainers.cluster.chief.executor import ClusterExecutor
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
@@ -45,7 +45,7 @@ class Segment:
         configuration = Configuration(PLAIN, spec, 64, rate_function(PLAIN))
         self.cluster = cluster
         self.notes: list[tuple[str, str]] = []
-        self.learner = ClusterLearner(
+        self.executor = ClusterExecutor(
             cluster,
             configuration,
             1,
@@ -59,7 +59,7 @@ class Segment:
         self.out: dict[int, Ticket] = {}
         choice = choose_protocol(protocol)
         cluster.load(cluster.program.form.initial(1))
-        assert self.learner.begin(choice.exchange, self.coordinator.members, 0) == []
+        assert self.executor.begin(choice.exchange, self.coordinator.members, 0) == []
         self.coordinator.begin(choice.machine, end_step)
 
     def waiting(self) -> list[int]:
@@ -77,7 +77,7 @@ class Segment:
     def step(self, worker: int) -> None:
         ticket = self.out.pop(worker)
         self.units[worker] += len(self.units)
-        self.coordinator.acknowledge(worker, self.learner.step(ticket))
+        self.coordinator.acknowledge(worker, self.executor.step(ticket))
 
     def lose(self, worker: int) -> None:
         self.waiting()
@@ -98,20 +98,20 @@ class Segment:
     def assert_exact(self) -> None:
         self.settle()
         expected = 1 - np.mean(list(self.units.values())) * PLAIN.learning_rate * CONSTANT_GRADIENT
-        parameters, _ = self.learner.snapshot()
+        parameters, _ = self.executor.snapshot()
         np.testing.assert_allclose(np.asarray(parameters), expected, rtol=1e-5)
 
     def _join(self, group: Group, first_step: int) -> list[int]:
         mean = float(np.mean([self.units[worker] for worker in group.workers]))
         self.units.update(dict.fromkeys(group.workers, mean))
-        return self.learner.join(group, first_step)
+        return self.executor.join(group, first_step)
 
     def _prepare(self, workers: Sequence[int]) -> list[int]:
         if self.units:
             mean = float(np.mean(list(self.units.values())))
             for worker in workers:
                 self.units.setdefault(worker, mean)
-        return self.learner.prepare(workers)
+        return self.executor.prepare(workers)
 
 
 @pytest.mark.parametrize("away_for", [0, 3, 1000])
@@ -132,10 +132,10 @@ def test_a_loss_at_every_moment_of_a_period(cluster: Cluster, protocol: str, awa
             segment.step(random.choice(waiting))
             steps += 1
         assert segment.coordinator.done == 2 * PERIOD
-        segment.learner.finish()
+        segment.executor.finish()
         segment.assert_exact()
         np.testing.assert_array_equal(
-            cluster.state().parameters, np.asarray(segment.learner.snapshot()[0])
+            cluster.state().parameters, np.asarray(segment.executor.snapshot()[0])
         )
 
 
@@ -162,7 +162,7 @@ def test_a_worker_that_rested_starts_with_what_the_others_know(cluster: Cluster)
     for worker in segment.waiting():
         segment.step(worker)
     segment.coordinator.resting.add(2)
-    segment.learner.leave(2)
+    segment.executor.leave(2)
     segment.lose(2)
     for _ in range(2):
         for worker in segment.waiting():
@@ -182,7 +182,7 @@ def test_without_any_replica_nothing_is_known(cluster: Cluster) -> None:
     with pytest.raises(ServerLostError, match="all replicas are lost"):
         segment.coordinator.come_back(2)
     with pytest.raises(ServerLostError, match="all replicas are lost"):
-        segment.learner.finish()
+        segment.executor.finish()
 
 
 def test_a_parameter_server_lost_meanwhile_is_replaced_at_the_end(
@@ -193,7 +193,7 @@ def test_a_parameter_server_lost_meanwhile_is_replaced_at_the_end(
     for worker in segment.waiting():
         segment.step(worker)
     cluster.signal((SERVER, 0), signal.SIGKILL)
-    segment.learner.finish()
+    segment.executor.finish()
     segment.assert_exact()
     assert segment.notes == [
         ("lost", "the parameter server is gone"),
@@ -220,32 +220,32 @@ def test_workers_keep_slots_of_their_own_whose_mean_is_left(
     job = replace(CONSTANT, name="own", learning_rate=2.0**-8)
     cluster = threads_of(job, 3)
     configuration = Configuration(job, spec_of(job, 3, 0.0), 64, rate_function(job))
-    learner = ClusterLearner(cluster, configuration, 1, lambda: range(3))
+    executor = ClusterExecutor(cluster, configuration, 1, lambda: range(3))
     cluster.load(cluster.program.form.initial(1))
-    assert learner.begin(Exchange.PUSH, range(3), 0) == []
+    assert executor.begin(Exchange.PUSH, range(3), 0) == []
     own, parameters = np.zeros((3, 4)), np.ones(4)
     for number, worker in enumerate([0, 0, 1, 2, 1, 0, -1, 1, 2, 1]):
         if worker < 0:
             cluster.fence(1)
             cluster.revive(1)
-            assert learner.prepare([0, 1, 2]) == []
+            assert executor.prepare([0, 1, 2]) == []
             own[1] = 0
             continue
-        learner.step(Ticket(worker, number))
+        executor.step(Ticket(worker, number))
         own[worker] = 0.9 * own[worker] + CONSTANT_GRADIENT
         parameters = parameters - job.learning_rate * (0.9 * own[worker] + CONSTANT_GRADIENT)
-    np.testing.assert_allclose(learner.snapshot()[0], parameters, rtol=1e-5)
-    copied = learner.with_own_slots(cluster.state())
-    learner.finish()
+    np.testing.assert_allclose(executor.snapshot()[0], parameters, rtol=1e-5)
+    copied = executor.with_own_slots(cluster.state())
+    executor.finish()
     left = cluster.state()
     for state in (copied, left):
         np.testing.assert_allclose(state.slots, own.mean(0), rtol=1e-5)
     # Where one momentum is shared again, it goes on from there.
-    learner.begin(Exchange.PUSH, range(3), None)
-    learner.step(Ticket(0, 10))
+    executor.begin(Exchange.PUSH, range(3), None)
+    executor.step(Ticket(0, 10))
     accumulator = 0.9 * own.mean(0) + CONSTANT_GRADIENT
     expected = parameters - job.learning_rate * accumulator
-    np.testing.assert_allclose(learner.snapshot()[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(executor.snapshot()[0], expected, rtol=1e-5)
 
 
 def test_without_any_worker_the_mean_of_slots_is_the_last_one_known(
@@ -254,7 +254,7 @@ def test_without_any_worker_the_mean_of_slots_is_the_last_one_known(
     job = replace(CONSTANT, name="lost", learning_rate=2.0**-8)
     cluster = threads_of(job, 2)
     configuration = Configuration(job, spec_of(job, 2, 0.0), 64, rate_function(job))
-    learner = ClusterLearner(cluster, configuration, 1, lambda: range(2))
+    executor = ClusterExecutor(cluster, configuration, 1, lambda: range(2))
     start = cluster.program.form.initial(1)
     cluster.load(replace(start, slots=np.full_like(start.slots, 0.5)))
 
@@ -262,19 +262,19 @@ def test_without_any_worker_the_mean_of_slots_is_the_last_one_known(
         for worker in range(2):
             cluster.fence(worker)
 
-    learner.begin(Exchange.PUSH, range(2), 0)
+    executor.begin(Exchange.PUSH, range(2), 0)
     lose_all()
-    at_switch = learner.with_own_slots(cluster.state())
+    at_switch = executor.with_own_slots(cluster.state())
     np.testing.assert_array_equal(at_switch.slots, np.full(4, 0.5, np.float32))
-    learner.begin(Exchange.PUSH, range(2), 0)
-    learner.step(Ticket(0, 0))
-    copied = learner.with_own_slots(cluster.state())
+    executor.begin(Exchange.PUSH, range(2), 0)
+    executor.step(Ticket(0, 0))
+    copied = executor.with_own_slots(cluster.state())
     mean = (0.5 + 0.9 * 0.5 + np.asarray(CONSTANT_GRADIENT)) / 2
     np.testing.assert_allclose(copied.slots, mean, rtol=1e-6)
-    learner.step(Ticket(1, 1))
+    executor.step(Ticket(1, 1))
     lose_all()
-    np.testing.assert_array_equal(learner.with_own_slots(cluster.state()).slots, copied.slots)
-    learner.finish()
+    np.testing.assert_array_equal(executor.with_own_slots(cluster.state()).slots, copied.slots)
+    executor.finish()
     np.testing.assert_array_equal(cluster.state().slots, copied.slots)
 
 
@@ -285,21 +285,21 @@ def test_adam_knows_the_age_of_its_moments_after_a_pause(
     job = replace(CONSTANT, name="aged", optimizer=of_keras("Adam", learning_rate=0.01))
     cluster = threads_of(job, 4)
     configuration = Configuration(job, spec_of(job, 4, 0.0), 64, rate_function(job))
-    learner = ClusterLearner(cluster, configuration, 1, lambda: range(4))
+    executor = ClusterExecutor(cluster, configuration, 1, lambda: range(4))
     cluster.load(cluster.program.form.initial(1))
     steps = 0
     for pause in ("none", "copy", "drained"):
         if pause == "copy":
-            cluster.load(learner.with_own_slots(cluster.state()))
-        learner.begin(Exchange.PUSH, range(4), 0, steps)
+            cluster.load(executor.with_own_slots(cluster.state()))
+        executor.begin(Exchange.PUSH, range(4), 0, steps)
         for _ in range(3):
             for worker in range(4):
-                learner.step(Ticket(worker, steps))
+                executor.step(Ticket(worker, steps))
                 steps += 1
         expected = 1 - steps * job.learning_rate * np.sign(CONSTANT_GRADIENT)
-        np.testing.assert_allclose(learner.snapshot()[0], expected, rtol=1e-4, err_msg=pause)
+        np.testing.assert_allclose(executor.snapshot()[0], expected, rtol=1e-4, err_msg=pause)
         if pause == "copy":
-            learner.finish()
+            executor.finish()
 
 
 def test_a_worker_that_is_sent_to_rest_in_its_step_has_no_replica_any_more(
@@ -312,7 +312,7 @@ def test_a_worker_that_is_sent_to_rest_in_its_step_has_no_replica_any_more(
 
     class Counts(dict[int, int]):
         def __getitem__(self, worker: int) -> int:
-            others.append(threading.Thread(target=segment.learner.leave, args=(worker,)))
+            others.append(threading.Thread(target=segment.executor.leave, args=(worker,)))
             others[-1].start()
             others[-1].join(0.3)
             return super().__getitem__(worker)
