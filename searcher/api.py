@@ -20,7 +20,6 @@ from typing_extensions import override
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
-from syncswitch.searcher.comparison import Sweep, plan_sweep
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
@@ -30,6 +29,7 @@ from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.selection import ClusterKind, policy_named
 from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.sweeps import Sweep, plan_sweep
 from syncswitch.searcher.training import train as training
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.database.engine import open_database

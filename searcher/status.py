@@ -22,10 +22,10 @@ from syncswitch.searcher.strategies.base import (
     SwitchPointSummary,
     summary_of,
 )
-from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
@@ -252,7 +252,7 @@ def _read(
 def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | None:
     """Estimates the rest; None for a sweep, too early, or if the baseline diverged."""
     is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
-    if isinstance(strategy, ComparisonStrategy) or is_early:
+    if isinstance(strategy, SweepStrategy) or is_early:
         return None
     with contextlib.suppress(UserError):
         if not strategy.missing_for_threshold(finished):
@@ -297,7 +297,7 @@ class StoredSearch:
         elif progress is None:
             has_diverged = any(run.diverged for run in finished)
             state = "baseline diverged" if has_diverged else "no threshold"
-        elif isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
+        elif isinstance(strategy, SweepStrategy) and progress.open_percent is None:
             state = "done"  # a sweep looks for no switch point and publishes nothing
         spent = total_cost(self.job, rows.values())
         costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
@@ -366,7 +366,7 @@ def _bracket(search: SearchInfo, strategy: Strategy, progress: SearchProgress | 
     if progress is None:
         return Bracket(None, None, None, search.target_accuracy)
     ends = (progress.lower_percent, progress.upper_percent)
-    lower, upper = (None, None) if isinstance(strategy, ComparisonStrategy) else ends
+    lower, upper = (None, None) if isinstance(strategy, SweepStrategy) else ends
     return Bracket(lower, upper, progress.open_percent, progress.target_accuracy)
 
 

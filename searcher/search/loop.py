@@ -21,9 +21,9 @@ from syncswitch.searcher.search.observer import TrialObserver, planned_switch_wo
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.recorded import (
     baseline_of_pairs,
-    comparison_band,
     completed_runs,
     recorded_result,
+    sweep_band,
 )
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.state import Claim, SearchState
@@ -264,7 +264,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             claim.replicate,
             conditions=self._plan.conditions,
         )
-        band = comparison_band(self.store, self.strategy, wanted, self._plan.trainer)
+        band = sweep_band(self.store, self.strategy, wanted, self._plan.trainer)
         wanted = replace(wanted, band=band)
         recorded = recorded_result(self.store, wanted, self._plan.trainer)
         recorded = recorded or baseline_of_pairs(self.store, self._other_pairs, wanted)

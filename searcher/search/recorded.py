@@ -12,8 +12,8 @@ import numpy as np
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import measured_threshold
-from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -115,15 +115,13 @@ def measured_band(
     return Band(target_accuracy, threshold, len(known), tuple(points))
 
 
-def comparison_band(
-    store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: str
-) -> Band | None:
-    """Returns the band of a guarded comparison, from all runs of the first protocol alone.
+def sweep_band(store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: str) -> Band | None:
+    """Returns the band of a guarded sweep, from all runs of the first protocol alone.
 
-    None if the comparison is not guarded, for the runs of the first protocol alone, and without
+    None if the sweep is not guarded, for the runs of the first protocol alone, and without
     any of these.
     """
-    is_guarded = isinstance(strategy, ComparisonStrategy) and strategy.guarded
+    is_guarded = isinstance(strategy, SweepStrategy) and strategy.guarded
     if not is_guarded or spec.switch_percent >= BASELINE_PERCENT:
         return None
     usable = usable_runs(store, spec.identity, trainer, spec.conditions)
@@ -178,7 +176,7 @@ def _compared_runs(
     store: TrialStore, identity: WorkloadIdentity, trainer: str, conditions: RunConditions
 ) -> list[StoredTrial]:
     searches = store.searches(workload=identity.fingerprint)
-    compared = {one.study for one in searches if one.strategy == ComparisonStrategy().name}
+    compared = {one.study for one in searches if one.strategy == SweepStrategy().name}
     if not compared:
         return []
     rows = usable_runs(store, identity, trainer, conditions)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, halved_percents
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import AllowedLoss, allowed_loss
-from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
 
@@ -23,8 +23,8 @@ STRATEGIES: dict[str, type[Strategy]] = {
 }
 DEFAULT_STRATEGY = "adaptive"
 
-# A comparison is no strategy to search with, but a database may hold one.
-_BY_NAME: dict[str, type[Strategy]] = {**STRATEGIES, "comparison": ComparisonStrategy}
+# A sweep is no strategy to search with, but a database may hold one.
+_BY_NAME: dict[str, type[Strategy]] = {**STRATEGIES, "sweep": SweepStrategy}
 
 _MOST_POINTS = 64
 

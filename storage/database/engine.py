@@ -338,6 +338,9 @@ def _rename_options(engine: Engine, place: str) -> None:
                 connection.exec_driver_sql(
                     f"ALTER TABLE {TABLE_PREFIX}{table} RENAME COLUMN {column} TO {name}"
                 )
+            connection.execute(
+                update(SEARCHES).where(SEARCHES.c.strategy == "comparison").values(strategy="sweep")
+            )
             names = {"keep": "min_kept_share", "uses": "expected_runs"}
             for study, options in connection.execute(
                 select(SEARCHES.c.study, SEARCHES.c.options)

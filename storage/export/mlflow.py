@@ -64,7 +64,7 @@ _SETTINGS = {
     "MLFLOW_LOGGING_LEVEL": "WARNING",
 }
 _RESERVED_ALIAS = re.compile(r"latest|v\d+")
-_COMPARISON = "comparison"  # a strategy that publishes no policy
+_SWEEP = "sweep"  # a strategy that publishes no policy
 _RESULTS = (
     "converged_accuracy",
     "final_accuracy",
@@ -203,7 +203,7 @@ def search_copy(
     """Describes a search; of the one that found an imported policy, only its study is known."""
     is_over = policy is not None or search is None
     status = RUNNING if is_running else KILLED
-    if is_over or (search and search.strategy == _COMPARISON and not is_running):
+    if is_over or (search and search.strategy == _SWEEP and not is_running):
         status = FINISHED
     of_job = ("batch_size", "learning_rate", "momentum")
     of_search = ("strategy", "halvings", "trainer", "threshold", "base_seed") if search else ()

@@ -40,17 +40,17 @@ from syncswitch.cli.search.launch.making import (
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.backends.registry import TRAINERS
-from syncswitch.searcher.comparison import (
+from syncswitch.searcher.search.policy_words import speed_up_text
+from syncswitch.searcher.selection import policy_named
+from syncswitch.searcher.speed_up import SpeedUp
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
+from syncswitch.searcher.sweeps import (
     USUAL_POINTS,
     EvaluatedSwitchPoint,
     Sweep,
     SweptJob,
     plan_sweep,
 )
-from syncswitch.searcher.search.policy_words import speed_up_text
-from syncswitch.searcher.selection import policy_named
-from syncswitch.searcher.speed_up import SpeedUp
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import (
     NONE,
     accuracy_around,

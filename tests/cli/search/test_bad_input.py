@@ -242,7 +242,7 @@ OTHERS = [
     ("sweep digits --at half", "--at is 'half': give"),
     ("sweep digits --at nan", "--at is 'nan': give"),
     ("sweep digits --workers 4,8", "'4,8' is not a valid integer"),
-    ("sweep digits --inject ' Kill:chief,at=5%'", "cannot be used in a comparison, whose runs"),
+    ("sweep digits --inject ' Kill:chief,at=5%'", "cannot be used in a sweep, whose runs"),
     ("sweep digits --target-accuracy 0", "--target-accuracy is 0; allowed: above 0 and"),
     ("policy import /dev/zero", "/dev/zero: it is not a regular file"),
     ("policy import pipe", "pipe: it is not a regular file"),

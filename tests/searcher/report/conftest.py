@@ -33,5 +33,5 @@ def finished(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) ->
     run = Made(50.0, 0.5, conditions=disturbed, events=EVENTS)
     with open_database(f"sqlite:///{path}", create=False) as database:
         publish(database, add_search(database))
-        add_search(database, [run], study="disturbed", strategy="comparison")
+        add_search(database, [run], study="disturbed", strategy="sweep")
         return load_report(database, "generated")

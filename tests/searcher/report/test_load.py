@@ -195,7 +195,7 @@ def test_nobody_is_sure_of_a_gain_that_was_not_measured(database: Database) -> N
 
 
 def test_an_evaluation_is_no_search_to_show(database: Database) -> None:
-    add_search(database, strategy="comparison", study="evaluation-1")
+    add_search(database, strategy="sweep", study="evaluation-1")
     data = load_report(database, "generated")
     assert (data.search, len(data.compared)) == (None, len(FINISHED))
     with pytest.raises(UserError, match="no search 'evaluation-1' of this job; there is: none"):

@@ -13,13 +13,13 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK, search
 
-from syncswitch.searcher.comparison import Comparison
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.searcher.search.search import SearchResult
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.strategies.sweep import SweepStrategy
+from syncswitch.searcher.sweeps import SweepLoop
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band, BandPoint
@@ -41,9 +41,9 @@ class FailsNowAndThen(GeneratedTrainer):
 
 def sweep(url: str, trainer: GeneratedTrainer, runs: int, percents: tuple[float, ...]) -> None:
     trainer.runs.clear()
-    strategy = ComparisonStrategy(len(percents), runs, percents=percents)
+    strategy = SweepStrategy(len(percents), runs, percents=percents)
     with open_database(url, create=True) as database:
-        Comparison(database, identity(), strategy, lambda: trainer, patience=QUICK).run()
+        SweepLoop(database, identity(), strategy, lambda: trainer, patience=QUICK).run()
 
 
 def found(url: str, trainer: GeneratedTrainer, plan: SearchPlan = PLAN) -> SearchResult:

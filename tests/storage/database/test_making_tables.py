@@ -112,7 +112,9 @@ def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, 
 
 def test_tables_of_the_revision_before_are_brought_up_to_date(any_url: str) -> None:
     """In these some options of a search had other names."""
-    search = replace(SEARCH, options={"min_kept_share": 0.9, "expected_runs": 7, "budget": 4})
+    search = replace(
+        SEARCH, strategy="sweep", options={"min_kept_share": 0.9, "expected_runs": 7, "budget": 4}
+    )
     with open_database(any_url, create=True) as database:
         TrialStore(database).register(IDENTITY, "job", search)
         PolicyRegistry(database).publish(replace(POLICY, min_kept_share=0.9))
@@ -121,6 +123,7 @@ def test_tables_of_the_revision_before_are_brought_up_to_date(any_url: str) -> N
         for statement in (
             "ALTER TABLE syncswitch_searches RENAME COLUMN halvings TO settings",
             "ALTER TABLE syncswitch_policies RENAME COLUMN min_kept_share TO keep",
+            "UPDATE syncswitch_searches SET strategy = 'comparison'",
             """UPDATE syncswitch_searches SET options = '{"keep": 0.9, "uses": 7, "budget": 4}'""",
             f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'",
         ):

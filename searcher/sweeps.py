@@ -26,9 +26,9 @@ from syncswitch.searcher.strategies.baseline import (
     check_baseline,
     measured_threshold,
 )
-from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
+from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import Command, Run, Set, UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -53,10 +53,10 @@ _USUAL_REFERENCE = "bsp"
 _MOST_POINTS = 30
 
 
-class Comparison(TrialLoop[list[StoredTrial]]):
+class SweepLoop(TrialLoop[list[StoredTrial]]):
     """Trains a job a given number of times at each of some switch points.
 
-    It finds all runs of the job that may be compared, at any switch point. Two comparisons with the
+    It finds all runs of the job that may be compared, at any switch point. Two sweeps with the
     same arguments on the same database are one: the second goes on where the first stopped, shares
     its work, or answers at once. No policy is published.
 
@@ -70,7 +70,7 @@ class Comparison(TrialLoop[list[StoredTrial]]):
         self,
         database: Database,
         identity: WorkloadIdentity,
-        strategy: ComparisonStrategy,
+        strategy: SweepStrategy,
         open_trainer: Callable[[], Trainer],
         *,
         trainer: str = "local",
@@ -126,7 +126,7 @@ class Comparison(TrialLoop[list[StoredTrial]]):
             self.new_runs = len(state.finished)
             return self._usable(self.store)
         planned = state.plan
-        assert isinstance(planned, PlannedTrial | Wait)  # a comparison decides nothing
+        assert isinstance(planned, PlannedTrial | Wait)  # a sweep decides nothing
         return planned
 
 
@@ -319,10 +319,10 @@ class SweepPlan:
             **options: See `LoopOptions`.
 
         Raises:
-            UserError: As `Comparison`; only the first job's baseline must not diverge.
+            UserError: As `SweepLoop`; only the first job's baseline must not diverge.
             RetryableError: Too many runs in a row failed.
         """
-        made: list[tuple[Comparison, SweptJob]] = []
+        made: list[tuple[SweepLoop, SweptJob]] = []
         for job, opening in zip(self.jobs, openings, strict=True):
             called, conditions = normal_reference(job.reference), job.conditions
             if len(self.jobs) > 1:
@@ -331,7 +331,7 @@ class SweepPlan:
             own = self._own_policy(database, job.identity)
             strategy = self._strategy(own, is_first=is_first)
             options["reference"] = called
-            comparison = Comparison(
+            loop = SweepLoop(
                 database,
                 job.identity,
                 strategy,
@@ -341,17 +341,17 @@ class SweepPlan:
                 conditions=conditions,
                 **options,
             )
-            rows = comparison.run()
+            rows = loop.run()
             swept = SweptJob(
                 job.identity,
                 conditions,
-                comparison.study_name,
-                comparison.new_runs,
+                loop.study_name,
+                loop.new_runs,
                 tuple(evaluated_switch_point(one, rows) for one in strategy.percents),
                 called,
                 own,
             )
-            made.append((comparison, swept))
+            made.append((loop, swept))
         sweep = Sweep(
             tuple(one for _, one in made),
             self.reference_percent,
@@ -360,8 +360,8 @@ class SweepPlan:
             self.policies,
         )
         if sweep.target_accuracy is not None:
-            for comparison, _ in made:
-                comparison.set_target(sweep.target_accuracy)
+            for loop, _ in made:
+                loop.set_target(sweep.target_accuracy)
         return sweep
 
     def _own_policy(self, database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
@@ -372,7 +372,7 @@ class SweepPlan:
         tried = {(policy.job.fingerprint, policy.switch_percent) for policy in self.policies}
         return None if own and (own.job.fingerprint, own.switch_percent) in tried else own
 
-    def _strategy(self, own: TimingPolicy | None, *, is_first: bool) -> ComparisonStrategy:
+    def _strategy(self, own: TimingPolicy | None, *, is_first: bool) -> SweepStrategy:
         """The runs of a job; the first one also measures the target if none is given.
 
         Guarded runs need runs with the first protocol alone to compare with.
@@ -381,7 +381,7 @@ class SweepPlan:
         percents = (self.reference_percent, *percents) if is_first else percents
         percents = (BASELINE_PERCENT, *percents) if self.guarded else percents
         different = tuple(dict.fromkeys(percents))
-        return ComparisonStrategy(
+        return SweepStrategy(
             len(different),
             self.runs,
             self.threshold or 0.0,
@@ -452,7 +452,7 @@ def plan_sweep(
             remedy=("give as many", Set("threshold")),
         )
     allowed = USUAL_THRESHOLD if threshold is None else threshold
-    given = ComparisonStrategy(1, 1, allowed, target_accuracy, percents=(100.0,))
+    given = SweepStrategy(1, 1, allowed, target_accuracy, percents=(100.0,))
     if threshold is None:
         given = given.without_threshold()
     given = given.measured_by(metric)
@@ -476,7 +476,7 @@ def _check(job: Job, points: Iterable[float]) -> None:
     for text in job.conditions.injections:
         if text.startswith("kill:chief"):
             raise UserError(
-                f"injection {text!r} cannot be used in a comparison, whose runs begin afresh"
+                f"injection {text!r} cannot be used in a sweep, whose runs begin afresh"
                 " without their chief",
                 remedy=Run(Command.TRAIN, verb="try it with:"),
             )

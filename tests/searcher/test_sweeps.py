@@ -16,11 +16,11 @@ from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identi
 from searches import PLAN, QUICK, policies_of, search, trials_of
 
 from syncswitch.searcher.backends.base import Job
-from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweepPlan
 from syncswitch.searcher.search.loop import TrialLoop
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.sweeps import EvaluatedSwitchPoint, Sweep, SweepPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.trials.store import TrialStore
 from tests.processes import exit_code_of
@@ -211,7 +211,7 @@ def test_killed_again_and_again_it_ends_as_if_it_never_was(url: str) -> None:
     assert found == undisturbed
 
 
-def test_a_search_does_not_make_again_what_a_comparison_made(url: str) -> None:
+def test_a_search_does_not_make_again_what_a_sweep_made(url: str) -> None:
     compare(url, 12.5, runs=2)
     trainer = GeneratedTrainer()
     found = search(url, trainer)

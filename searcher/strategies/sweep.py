@@ -20,7 +20,7 @@ from syncswitch.searcher.strategies.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonStrategy(Strategy):
+class SweepStrategy(Strategy):
     """Asks for given runs, in the order of their switch points, and never decides anything.
 
     R is the number of runs of each switch point in the end, including those of other studies.
@@ -35,7 +35,7 @@ class ComparisonStrategy(Strategy):
             back to its switch.
     """
 
-    name = "comparison"
+    name = "sweep"
 
     percents: tuple[float, ...] = ()
     wanted: tuple[tuple[float, int], ...] = ()

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.strategies.base import NextTrial, Wait
-from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, plan_trial
 from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.errors import UserError
 from tests.searcher.generated_trainer import identity
 from tests.searcher.strategies.strategy_contract import info_of
@@ -19,13 +19,13 @@ from tests.searcher.strategies.strategy_contract import info_of
 PERCENTS = (100.0, 6.25, 12.5)
 WANTED = st.lists(st.tuples(st.sampled_from(PERCENTS), st.integers(0, 5)), unique=True, max_size=12)
 RULES = WANTED.map(
-    lambda wanted: ComparisonStrategy(3, 3, 0.01, percents=PERCENTS, wanted=tuple(wanted))
+    lambda wanted: SweepStrategy(3, 3, 0.01, percents=PERCENTS, wanted=tuple(wanted))
 )
 
 
 @given(RULES, st.integers(1, 4), st.randoms(use_true_random=False))
 def test_each_wanted_run_is_made_once(
-    strategy: ComparisonStrategy, searchers: int, chance: object
+    strategy: SweepStrategy, searchers: int, chance: object
 ) -> None:
     finished: list[Observation] = []
     under_way: list[tuple[float, int]] = []
@@ -53,11 +53,11 @@ def test_each_wanted_run_is_made_once(
 
 
 @given(RULES)
-def test_the_database_gives_back_what_was_wanted(strategy: ComparisonStrategy) -> None:
+def test_the_database_gives_back_what_was_wanted(strategy: SweepStrategy) -> None:
     assert stored_strategy(info_of(strategy)) == strategy
     # Which runs are missing changes as they are made; the study stays the same.
     nothing, others = (
-        ComparisonStrategy(3, 3, 0.01, percents=percents) for percents in (PERCENTS, PERCENTS[:2])
+        SweepStrategy(3, 3, 0.01, percents=percents) for percents in (PERCENTS, PERCENTS[:2])
     )
     name, same, other = (
         study_name(identity(), SearchPlan(one)) for one in (strategy, nothing, others)
@@ -66,7 +66,7 @@ def test_the_database_gives_back_what_was_wanted(strategy: ComparisonStrategy) -
 
 
 def test_a_baseline_that_diverges_ends_it() -> None:
-    strategy = ComparisonStrategy(2, 2, percents=(100.0, 50.0), wanted=((100.0, 0), (50.0, 0)))
+    strategy = SweepStrategy(2, 2, percents=(100.0, 50.0), wanted=((100.0, 0), (50.0, 0)))
     with pytest.raises(UserError, match="lower the learning rate"):
         strategy.decide([Observation(100.0, 0.1, diverged=True, replicate=n) for n in range(2)])
     assert strategy.decide([Observation(100.0, 0.9)]) == NextTrial(50.0, 1)
