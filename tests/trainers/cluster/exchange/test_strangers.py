@@ -310,7 +310,7 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
         for method in ("load", "fence", "build", "marked"):
             with pytest.raises(RemoteError, match=f"'{method}' may not be called here"):
                 server.call(method)
-        assert server.push(own, task, zeros, ()) == 1
+        assert server.call("push", own, task, zeros, ()) == 1
         wire.send("nonsense")
         with pytest.raises((EOFError, OSError)):
             wire.receive()
