@@ -197,7 +197,7 @@ class UsedJob:
 
     @property
     def target(self) -> Target | None:
-        """What its runs are held to; None as long as nobody has measured it."""
+        """What its runs are held to; None until it is measured."""
         return target_of(replace(self.policy, threshold=self.threshold), self.uses)
 
     @property

@@ -1,6 +1,6 @@
 """Runs at given switch points, compared with one target: sweeps, and policies on other jobs.
 
-Recorded runs count, whoever made them; only missing ones are made. Nothing is decided, and no
+All recorded runs count; only missing ones are made. Nothing is decided, and no
 policy is published.
 """
 

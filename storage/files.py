@@ -128,7 +128,7 @@ def check_private(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise OSError(errno.EPERM, "somebody else has made this folder, or can open it")
+        raise OSError(errno.EPERM, "another user has made this folder, or can open it")
 
 
 class OwnedFolder:

@@ -64,8 +64,8 @@ class ConditionsChoice:
             )
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == JOINING_LAUNCHER:
             raise UserError(
-                f"the processes of the launcher {launcher} can only be restarted by whoever"
-                " started them",
+                f"the processes of the launcher {launcher} can only be restarted by the"
+                " platform that started them",
                 parameter="switch",
                 value=self.switch_mechanism,
                 remedy="leave it out",

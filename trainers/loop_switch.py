@@ -103,8 +103,8 @@ class LoopSwitch:
             `torch.distributed` if that is initialized at the first test.
         metric_name: Without a policy, the name of what is tested, for messages.
         metric_goal: Without a policy, whether more of it is better, `max`, or less, `min`; None for
-            an accuracy from 0 to 1. With a goal the switch is at 75 %, as nobody knows how much may
-            be lost.
+            an accuracy from 0 to 1. With a goal the switch is at 75 %, as it is unknown how much
+            may be lost.
 
     Attributes:
         events: The alarms so far, if this process decides.

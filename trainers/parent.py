@@ -15,7 +15,7 @@ def die_with_parent(parent_id: int | None = None) -> None:
 
     Args:
         parent_id: The process that started it, which may have ended before this call; then this
-            process is killed at once. None if nobody knows.
+            process is killed at once. None if unknown.
     """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

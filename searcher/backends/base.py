@@ -183,7 +183,7 @@ class TrainerChoice(ABC):
 
     @property
     def kind(self) -> str:
-        """Name for what makes its runs comparable; runs of different kinds are not."""
+        """Name of the kind; only runs of one kind are comparable."""
         return self.name
 
     def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:

@@ -1,4 +1,4 @@
-"""The course of a search: the runs that it needs one after the other, whoever makes them and when.
+"""The course of a search: the runs that it needs one after another, whichever searcher makes them.
 
 Several searchers may make the runs of one search. So that they find what one alone would have found
 with the same seeds, the strategy is walked through from the start and is told a result only once it

@@ -329,7 +329,7 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> Said:
 
 
 def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Decided) -> list[Part]:
-    """What a run does while no target is measured and why, and what nobody knows."""
+    """What a run does while no target is measured and why, and what is not known."""
     first, left = protocol_text(identity.first_protocol), planned.runs_left
     threshold = planned.band.threshold if planned.band is not None else 0.0
     if planned.switch_percent >= BASELINE_PERCENT:

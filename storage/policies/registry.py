@@ -347,7 +347,7 @@ class PolicyRegistry:
             if _pointed_at(connection, fingerprint, alias) not in {before, lower}:
                 raise PolicyError(
                     f"{alias} of workload {fingerprint[:12]} was moved from version {before} by"
-                    " somebody else at this moment",
+                    " another process at this moment",
                     remedy=Run(Command.LIST_POLICIES),
                 )
             _point(connection, fingerprint, alias, lower)

@@ -1,4 +1,4 @@
-"""The policy of a job that nobody has measured, and what is expected of it from other jobs.
+"""The policy of a job without measurements, and what is expected of it from other jobs.
 
 It needs the standard library alone, as training loops of users import it.
 """
@@ -33,10 +33,10 @@ _ANY_WITHOUT_THRESHOLD = 75.0, Promise(0.9999, 0.865, 0.891, 0.947, 0.8351)
 def unmeasured_policy(
     identity: WorkloadIdentity, switch_percent: float | None = None
 ) -> TimingPolicy:
-    """Makes the policy with which a job trains that nobody has measured.
+    """Makes the policy for a job without measurements.
 
     It is guarded by its own evaluations, as there is no target. Where each worker keeps its
-    own momentum after the switch it switches early, and where nobody knows the second way
+    own momentum after the switch it switches early, and where the second way is unknown
     as late as the searcher would.
 
     Args:
@@ -104,7 +104,7 @@ def unmeasured_text(
     span: str = "this run",
     has_runs: bool = False,
 ) -> str:
-    """Says what a training with such a policy does and why, and what nobody knows.
+    """Says what a training with such a policy does and why, and what is not known.
 
     Args:
         policy: The policy, with what is expected of it.
@@ -137,7 +137,7 @@ def unmeasured_text(
 
 
 def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
-    """Says what to expect of a policy whose target nobody has measured; empty if unknown.
+    """Says what to expect of a policy whose target is not measured; empty if unknown.
 
     Where the job `has_runs`, their paces and how they differ count as well.
     """

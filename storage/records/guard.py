@@ -109,9 +109,9 @@ class Band:
     """Results of the first protocol alone, which a guarded run is compared with.
 
     Attributes:
-        target_accuracy: A, the accuracy to reach; None as long as nobody has measured it, then
+        target_accuracy: A, the accuracy to reach; None until it is measured, then
             `runs` is 0 and `curve` empty, and a run is compared with its own evaluations.
-        threshold: beta, the accuracy that may be lost; 0 as long as nobody has measured it.
+        threshold: beta, the accuracy that may be lost; 0 until it is measured.
         runs: Number of runs that the curve rests on.
         curve: Points in ascending order of worker-steps; empty if no curve is known.
     """
@@ -123,7 +123,7 @@ class Band:
 
     @property
     def target(self) -> Target | None:
-        """The target, and how much is known of it; None as long as nobody has measured it."""
+        """The target, and how much is known of it; None until it is measured."""
         if self.target_accuracy is None:
             return None
         measured = (self.curve[-1].deviation ** 2, self.runs) if self.curve else (0.0, 1)

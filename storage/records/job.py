@@ -56,7 +56,7 @@ class JobKey:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a job trains; all that nobody has described is None, as of imported jobs and commands.
+    """How a job trains; all that is unknown is None, as of imported jobs and commands.
 
     Attributes:
         model: Digest of the model's structure (layers and shapes, no weights).
@@ -87,7 +87,7 @@ class WorkloadIdentity:
     """A job, as far as a timing policy depends on it.
 
     Seed, paths and host are left out on purpose, and so is `name`, which only people use; a job
-    whose model nobody has described is also identified by its name.
+    whose model is unknown is also identified by its name.
 
     Attributes:
         name: The name for people, for example `digits`.
@@ -147,7 +147,7 @@ class WorkloadIdentity:
 
     @property
     def is_command(self) -> bool:
-        """Whether a training command makes its runs, as nobody else knows its data and batches."""
+        """Whether a training command makes its runs, as its data and batches are unknown."""
         recipe = self.recipe
         return recipe.model is not None and recipe.data_set is None and recipe.batch_size is None
 

@@ -201,7 +201,7 @@ class DescribedMetric:
     """The metric of a job, as its model describes it; a `Metric` but for its name.
 
     Attributes:
-        description: Its name, or how it is made as canonical JSON; None if nobody has said.
+        description: Its name, or how it is made as canonical JSON; None if unknown.
         goal: `max` if more of the metric is better, or `min`.
         unit: Unit of the metric; None for none.
         lowest: Least possible value of the metric; None for no limit.

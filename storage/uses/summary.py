@@ -71,7 +71,7 @@ def accuracies_alone(uses: Iterable[StoredTrial]) -> list[float]:
 
 
 def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | None:
-    """Returns what runs of a policy's job are held to; None as long as nobody has measured it.
+    """Returns what runs of a policy's job are held to; None until it is measured.
 
     It is the mean of all runs of the first protocol alone so far: those of the search, and the uses
     of all versions that ended so. A given target stays as it is, and one of simulated runs until

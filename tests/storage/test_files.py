@@ -156,7 +156,7 @@ def test_a_folder_that_others_have_prepared_takes_no_secret(tmp_path: Path) -> N
         (shared / "theirs").rmdir()
         (shared / "theirs").symlink_to("new")
     for name in ("link", "file", "open", "theirs"):
-        with pytest.raises(OSError, match="somebody else has made this folder"):
+        with pytest.raises(OSError, match="another user has made this folder"):
             check_private(shared / name)
     (tmp_path / "own").mkdir(mode=0o755)
     check_private(tmp_path / "own")

@@ -61,7 +61,7 @@ _FAILURES_OF = {
 
 _REFUSALS = {
     "simulated": "a simulated cluster only supports stragglers and kill:worker",
-    "tf-config": "the processes of TF_CONFIG's cluster belong to whoever started them",
+    "tf-config": "the processes of TF_CONFIG's cluster belong to the platform that started them",
 }
 
 

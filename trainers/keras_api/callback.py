@@ -59,9 +59,9 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
     With `steps_per_execution` the switch and the end come at the end of an execution.
 
-    Without a policy it switches from BSP to ASP at 50 %, as nobody knows how early a training bears
-    the second phase of your strategy. A warning says what is expected of that, and what is not
-    known. Its guard has the training's own validations alone.
+    Without a policy it switches from BSP to ASP at 50 %, as it is unknown how early a training
+    bears the second phase of your strategy. A warning says what is expected of that, and what is
+    not known. Its guard has the training's own validations alone.
 
     The training is guarded: weights and optimizer are kept at the switch. If the loss is not a
     number after it, or validations (`monitor`) leave the policy's `band`, they are restored, and
@@ -100,8 +100,8 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             such as `val_accuracy`, `val_loss` or `val_mean_absolute_error`. Without a policy it
             may be any, by default `val_accuracy`.
         metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
-            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as nobody knows how
-            much may be lost.
+            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as it is unknown
+            how much may be lost.
         at_alarm: Called with the model once, before its state at the switch is restored; undoes
             what `at_switch` did.
 
@@ -319,7 +319,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 def _without_policy(
     switch_at: float | None, total_worker_steps: int | None, workers: int | None, metric: Metric
 ) -> TimingPolicy:
-    """Returns the policy of a job that nobody has measured, with a second phase of the user's."""
+    """Returns the policy of a job without measurements, with a second phase of the user's."""
     if total_worker_steps is None or workers is None:
         raise UserError(
             "there is neither a policy nor total_worker_steps and workers: give both, or a policy"

@@ -45,7 +45,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
 
     If `syncswitch-run` or a search has started the script, that decides when to switch, guards the
     run and gets each validation. Without that and without a policy it switches at 50 % of the
-    steps, as nobody knows how early the second way may begin, and is compared with its own
+    steps, as it is unknown how early the second way may begin, and is compared with its own
     validations; a warning says what is expected of that, and what is not known.
 
     Args:
@@ -55,8 +55,8 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         monitor: Name under which the module logs the policy's metric in its validation, with
             `sync_dist=True`, as rank 0's value counts.
         metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
-            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as nobody knows how
-            much may be lost.
+            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as it is unknown
+            how much may be lost.
         seed: Seed of this run, for its record.
         second_way: The second way of training; None for `LocalSgd()`, which needs DDP.
 

@@ -50,7 +50,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
 
     A step is an optimizer step, `state.global_step`. If `syncswitch-run` or a search has started
     the script, that decides when to switch, guards the run and gets each evaluation. Without that
-    and without a policy it switches at 50 % of the steps, as nobody knows how early the second way
+    and without a policy it switches at 50 % of the steps, as it is unknown how early the second way
     may begin, and is compared with its own evaluations; a warning says what is expected of that,
     and what is not known. The trainer's own checkpoints contain the state of the guard.
 
@@ -60,8 +60,8 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
             alone.
         metric: Name of the policy's metric among those of an evaluation.
         metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
-            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as nobody knows how
-            much may be lost.
+            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as it is unknown
+            how much may be lost.
         seed: Seed of this run, for its record.
         second_way: The second way of training; None for `LocalSgd()`, which needs DDP, as
             `torchrun` and `accelerate launch` use it.

@@ -66,7 +66,7 @@ class Guard:
         settled_at: The last worker-step at which the learning rate decays, of a job whose workers
             keep their own momentum after the switch; None for others. Such a run follows the
             curve of the first protocol, so one that is too low and hardly rises has failed.
-        decays: Worker-steps at which the learning rate decays; None if nobody knows them.
+        decays: Worker-steps at which the learning rate decays; None if unknown.
     """
 
     def __init__(

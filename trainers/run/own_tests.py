@@ -58,7 +58,7 @@ class Job:
         threshold: The accuracy that may be lost; 0 if it is not known.
         is_alike: Whether runs follow the first protocol's curve after the switch, as they do with a
             momentum for each worker.
-        decays: Worker-steps at which the learning rate decays; None if nobody knows them.
+        decays: Worker-steps at which the learning rate decays; None if unknown.
     """
 
     total_worker_steps: int

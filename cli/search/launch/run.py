@@ -198,7 +198,7 @@ def chosen_pairs(
 
 
 def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> list[str]:
-    """The pairs of `any`; the quadratic rule is left out where nobody knows the rates."""
+    """The pairs of `any`; the quadratic rule is left out where the learning rates are unknown."""
     rate = None
     if isinstance(trainer, ClusterChoice) and reference is not None:
         find_module(reference)

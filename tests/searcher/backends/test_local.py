@@ -144,4 +144,4 @@ def test_a_worker_trains_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 def test_parts_that_others_start_cannot_be_started_anew() -> None:
     done = CliRunner(env=tf_config()).invoke(search, ["run", "digits", "--switch", "restart"])
     assert done.exit_code == 2
-    assert "can only be restarted by whoever started them; leave it out" in done.output
+    assert "can only be restarted by the platform that started them; leave it out" in done.output

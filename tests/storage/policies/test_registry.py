@@ -259,7 +259,7 @@ def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
     with monkeypatch.context() as patch:
         patch.setattr(registry, "aliases", aliases_just_before)
         if is_refused:
-            with pytest.raises(PolicyError, match="by somebody else at this moment"):
+            with pytest.raises(PolicyError, match="by another process at this moment"):
                 registry.roll_back(POLICY.job.fingerprint)
         else:  # that may be its own work, of an attempt whose answer was lost
             assert registry.roll_back(POLICY.job.fingerprint) == (3, 2)

@@ -37,7 +37,7 @@ class ProcessStatus:
 class Launcher(ABC):
     """Starts a process for each part of a cluster.
 
-    Whoever asks for trials makes it; it is pickled and sent to the process of the chief, which
+    It is made where trials are requested, pickled and sent to the process of the chief, which
     opens it.
 
     Attributes:

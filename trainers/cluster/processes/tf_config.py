@@ -1,4 +1,4 @@
-"""The launcher on a cluster that TF_CONFIG describes, whose processes are started by somebody else.
+"""The launcher on a cluster that TF_CONFIG describes, whose processes a platform starts.
 
 Kubernetes' TFJob, and users of batch systems, start the same command once for each part of a
 cluster. TF_CONFIG tells each process where all parts are, and which of them it is.
@@ -226,7 +226,7 @@ class TfConfigLauncher(Launcher):
     @override
     def signal(self, part: Part, number: int) -> None:
         _LOG.warning(
-            "%s %d at %s does not answer; only whoever started it can end and restart it",
+            "%s %d at %s does not answer; only your platform can end and restart it",
             *part,
             self.config.addresses[part[0]][part[1]],
         )
