@@ -151,7 +151,7 @@ conditions_options = combined(
         default=_USUAL.online,
         show_default=True,
         help="What to do about stragglers before the switch: greedy = use the second protocol as"
-        " long as there are some; elastic = go on without them until the switch.",
+        " long as there are some; elastic = continue without them until the switch.",
     ),
     click.option(
         "--switch",

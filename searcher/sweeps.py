@@ -476,7 +476,7 @@ def _check(job: Job, points: Iterable[float]) -> None:
     for text in job.conditions.injections:
         if text.startswith("kill:chief"):
             raise UserError(
-                f"injection {text!r} cannot be used in a sweep, whose runs begin afresh"
+                f"injection {text!r} cannot be used in a sweep, whose runs start over"
                 " without their chief",
                 remedy=Run(Command.TRAIN, verb="try it with:"),
             )

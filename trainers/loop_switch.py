@@ -282,7 +282,7 @@ class LoopSwitch:
             return
         guarding.give_up()
         _LOG.warning(
-            "the second way began at step %s and nothing was saved there, so that the run goes on"
+            "the second way began at step %s and nothing was saved there, so that the run continues"
             " without a guard; give keeps=[model, optimizer], or call saves_at before each step",
             f"{self._began[0]:,}",
         )

@@ -360,7 +360,7 @@ def _load_start(spec: TrialSpec, path: Path) -> ReplayCheckpoint:
     except (OSError, ValueError) as error:
         raise UserError(
             f"checkpoint {path} cannot be read ({one_line(error)}); give a whole checkpoint of a"
-            f" replayed run of this workload or start afresh"
+            f" replayed run of this workload or start over"
         ) from error
     check_position(spec, checkpoint.worker_step, checkpoint.first_protocol_worker_steps)
     if checkpoint.model != model_of(spec.identity):

@@ -218,7 +218,7 @@ def _for_a_command(options: dict[str, Any]) -> dict[str, Any]:
         why = "which has no cluster and saves its own model; leave it out"
         if name == "resume":
             why = (
-                "whose checkpoints are its own: start it afresh; within a run, one that fails is"
+                "whose checkpoints are its own: start it again; within a run, one that fails is"
                 " run again, and {resume_from} tells it where it has left its last checkpoint"
             )
         raise UserError(f"--{name.replace('_', '-')} cannot be used with --trainer command, {why}")

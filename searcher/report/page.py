@@ -61,7 +61,7 @@ def headline(data: ReportData) -> str:
         return f"The search for {name} has no answer: {data.trouble}."
     mine = [run for run in data.runs if run.trial.study == data.search.study]
     running = sum(state_of(run.trial) == TrialState.RUNNING for run in mine)
-    state = f"is under way ({running} running)" if running else "was stopped and can go on"
+    state = f"is under way ({running} running)" if running else "was stopped and can be continued"
     if not data.path:
         return f"The search for {name} {state}; no run of it is complete yet."
     lower, upper = data.path[-1].lower_percent, data.path[-1].upper_percent
@@ -184,7 +184,7 @@ def path_sentence(data: ReportData) -> str:
     also = f", and for {counted(extra, 'speculative run')} in advance" if extra else ""
     asked = f"The search asked for {counted(len(needed), 'run')}{also}."
     if data.trouble is not None:
-        return f"{asked} It cannot go on."
+        return f"{asked} It cannot be continued."
     last = needed[-1] if needed else data.path[-1]
     ends = f"above {last.lower_percent:g} % and at most {last.upper_percent:g} %"
     return f"{asked} The answer {'was' if data.is_found_here else 'could still lie'} {ends}."
@@ -390,7 +390,7 @@ def _use(data: ReportData, words: Words) -> tuple[str, str] | None:
 
 
 def _search_again(
-    data: ReportData, words: Words, what: str = "To make the search again, or to go on with it"
+    data: ReportData, words: Words, what: str = "To repeat or continue the search"
 ) -> tuple[str, str] | None:
     """The command line of the search that is shown, in words and as a line; None without one."""
     if data.search is None:

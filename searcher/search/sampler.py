@@ -137,7 +137,7 @@ class BinarySearchSampler(BaseSampler):
 
     def _tell_given_up(self, percent: float) -> None:
         _LOG.warning(
-            "%s %g gave no result %d times: the search goes on as if it had diverged",
+            "%s %g gave no result %d times: the search continues as if it had diverged",
             self._parameter,
             percent,
             self._strategy.runs,

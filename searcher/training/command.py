@@ -71,7 +71,7 @@ def train_by_command(
         model = trainer.output_folder / name
         done = remembered(request, chosen, record, use_id, model, alone_seconds)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command starts afresh") from None
+        raise KeyboardInterrupt("the same command starts over") from None
     if record.diverged:
         raise FatalError(
             f"the training diverged after {record.worker_steps:,} of its steps; its output is in"

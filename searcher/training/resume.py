@@ -67,8 +67,8 @@ def _left_behind(folder: Path) -> UserError:
     return UserError(
         f"an interrupted run left checkpoints in {folder.absolute()}",
         remedy=(
-            Set("resume", True, "go on from the last one with"),
-            "start afresh: remove them",
+            Set("resume", True, "continue from the last one with"),
+            "start over: remove them",
             Set("checkpoints", verb="choose another"),
         ),
     )
@@ -145,8 +145,8 @@ class RunCheckpoints:
     def how_to_go_on(self) -> Said:
         """Advice on going on with the run once it is interrupted."""
         if not self._left:
-            return "no checkpoint was written yet, so the same command starts afresh"
-        how = Set("resume", True, f"to go on from the last checkpoint in {self._folder}, add")
+            return "no checkpoint was written yet, so the same command starts over"
+        how = Set("resume", True, f"to continue from the last checkpoint in {self._folder}, add")
         return UserError([how])
 
     def open(self) -> RunCheckpoints:

@@ -146,4 +146,4 @@ def check_trained_without_room_for_copies(
     assert record.worker_steps == spec.identity.total_worker_steps
     (said,) = {one.reason for one in record.events if one.kind == "unsaved"}
     assert said.startswith(f"a copy of the embeddings cannot be written to {folder}/gone:")
-    assert said.endswith("; the run goes on without a guard")
+    assert said.endswith("; the run continues without a guard")

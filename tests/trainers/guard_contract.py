@@ -131,7 +131,7 @@ class GuardContract:
                 alarmed.reason,
                 seconds=failed.lost_seconds,
             )
-            where = f"BSP goes on from the switch, after {switch} worker-steps"
+            where = f"BSP continues from the switch, after {switch} worker-steps"
             assert alarmed.reason.startswith(f"{failed.alarm}; {where}")
         nexts = [event.reason.partition("worker-steps")[2] for event in events]
         assert nexts == [*(f", and the next switch is at {one:g} %" for one in later), ""]
@@ -291,4 +291,4 @@ class GuardContract:
         record = make_trainer(GUARDED, self.workers).train(spec)
         assert record.guard is None
         assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
-        assert "the run goes on without a guard" in caplog.text
+        assert "the run continues without a guard" in caplog.text

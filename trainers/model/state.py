@@ -154,7 +154,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except Exception as error:  # a damaged archive raises errors of a dozen kinds
         raise UserError(
             f"checkpoint {path} cannot be read ({one_line(error)}); "
-            "give a whole checkpoint of this workload or start afresh"
+            "give a whole checkpoint of this workload or start over"
         ) from error
 
 
@@ -304,7 +304,7 @@ class StateForm:
     def save(
         self, path: Path, percents: Sequence[float], state: ModelState, spec: TrialSpec, log: RunLog
     ) -> None:
-        """Writes a checkpoint of a drained run; if that fails, the run goes on without it.
+        """Writes a checkpoint of a drained run; if that fails, the run continues without it.
 
         On a full disk older ones make room, and the one at the end may go to a spare directory.
         """
@@ -318,7 +318,7 @@ class StateForm:
             except OSError as error:
                 reason = (
                     f"no checkpoint can be written to {place.parent}"
-                    f" ({error.strerror or one_line(error)}); the run goes on, but once killed it"
+                    f" ({error.strerror or one_line(error)}); the run continues, but once killed it"
                     " would begin at an earlier one, or afresh: free some disk space"
                 )
                 log.add_unsaved(reason)
@@ -378,7 +378,7 @@ class StateForm:
         checkpoint = own_checkpoint(spec, path) if keeps_switch(plan) else None
         if checkpoint is None:
             log.guarding.give_up()
-            _LOG.warning("no checkpoint %s of the switch: the run goes on without a guard", path)
+            _LOG.warning("no checkpoint %s of the switch: the run continues without a guard", path)
             return None
         past.go_back(*checkpoint.position, checkpoint.history)
         log.keep_switch(past.position)
@@ -395,7 +395,7 @@ class StateForm:
             path = log.files.paths.get(log.guarding.plan.switch_percent)
             if path is None:
                 log.guarding.give_up()
-                log.add_unsaved(f"{error}; the run goes on without a guard")
+                log.add_unsaved(f"{error}; the run continues without a guard")
                 return None
             state = self.restored(read_checkpoint(path), path)
         log.keep_switch()

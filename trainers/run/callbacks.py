@@ -158,7 +158,7 @@ class _Telling(Watching):
                 if is_unusable or not self._tests:
                     raise
                 self._callbacks.remove(one)
-                _LOG.warning("%s; the run goes on without callback %s", error, name)
+                _LOG.warning("%s; the run continues without callback %s", error, name)
 
 
 class _NoModelError(WorkloadError):

@@ -320,7 +320,7 @@ class Guarding:
         self.fail(FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy))
         goes_on = "starts over"
         if is_kept:
-            goes_on = f"goes on from the switch, after {mark.done:,} {job.step_noun}s"
+            goes_on = f"continues from the switch, after {mark.done:,} {job.step_noun}s"
         reason = f"{alarm}; {protocol_text(job.first_protocol)} {goes_on}"
         if self.plan.switch_percent < 100:
             reason += f", and the next switch is at {self.plan.switch_percent:g} %"

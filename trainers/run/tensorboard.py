@@ -73,7 +73,7 @@ def watched_aside(
     tell: Callable[[str], object],
 ) -> Iterator[Observer]:
     """Opens an observer whose failure, also at its beginning or end, costs no run."""
-    output = SideOutput("the observer of this run has stopped, and the run goes on", tell)
+    output = SideOutput("the observer of this run has stopped, and the run continues", tell)
     stack = ExitStack()
     observer = output(lambda: stack.enter_context(watching(identity)))
     try:
@@ -173,7 +173,7 @@ class RunLog(Watching):
     ) -> None:
         super().__init__(observer)
         self.write = SideOutput(
-            f"the TensorBoard log in {folder} ends, and the run goes on without it", tell
+            f"the TensorBoard log in {folder} ends, and the run continues without it", tell
         )
         self._spec = spec
         self._folder = folder

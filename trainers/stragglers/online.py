@@ -149,7 +149,7 @@ class OnlineController:
         for worker in remove:
             self._detector.leave(worker)
             self._removed_seconds[worker] = now_seconds
-            reason = f"worker {worker} is a straggler: the others go on without it to the switch"
+            reason = f"worker {worker} is a straggler: the others continue without it to the switch"
             events.append(RunEvent("removed", done, now_seconds, reason, worker))
         return Decision(tuple(events), remove=tuple(remove))
 

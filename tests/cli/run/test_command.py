@@ -224,4 +224,4 @@ def test_a_command_ends_with_the_program(tmp_path: Path, number: signal.Signals)
     assert not trains.is_running()
     if number == signal.SIGINT:
         assert running.returncode == 130
-        assert said == "error: interrupted; the same command starts afresh\n"
+        assert said == "error: interrupted; the same command starts over\n"

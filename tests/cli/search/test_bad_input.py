@@ -208,7 +208,7 @@ TRAININGS = [
         f"job {COMMAND} --total-steps 9 --output m.keras",
         "--output cannot be used with --trainer command, which has no cluster and saves its own",
     ),
-    (f"job {COMMAND} --total-steps 9 --resume", "whose checkpoints are its own: start it afresh"),
+    (f"job {COMMAND} --total-steps 9 --resume", "whose checkpoints are its own: start it again"),
     (f"job {COMMAND} --total-steps 9 {AT_FIVE} --step-name seconds", "give the key under which"),
     (
         f"job {COMMAND} --total-steps 9 {AT_FIVE} --step-name iter --metric-pattern x",

@@ -97,7 +97,7 @@ def test_runs_in_advance_come_last(database: Database) -> None:
     ("runs", "owner", "words"),
     [
         (FINISHED[:3], None, "is under way (1 running): after 3 runs"),
-        (FINISHED[:3], DEAD, "was stopped and can go on: after 3 runs"),
+        (FINISHED[:3], DEAD, "was stopped and can be continued: after 3 runs"),
         ((), None, "is under way (1 running); no run of it is complete yet"),
     ],
 )

@@ -40,13 +40,13 @@ def test_there_is_always_one_at_the_end(
 def test_a_run_that_begins_afresh_overwrites_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     run = checkpoints(folder)
-    assert "starts afresh" in run.how_to_go_on
+    assert "starts over" in run.how_to_go_on
     with closing(run.open()):
         leave(run, 25.0)
         assert "resume=True" in str(run.how_to_go_on)
         assert interrupted_run(folder, resume=False) is None  # it is under way
     assert interrupted_run(folder) == (3, 12.5)
-    with pytest.raises(UserError, match="go on from the last one with resume=True"):
+    with pytest.raises(UserError, match="continue from the last one with resume=True"):
         checkpoints(folder).open()
     RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed=4), folder, 25).open().close()
     resumed = checkpoints(folder, resume=True).open()
@@ -132,7 +132,7 @@ def test_the_run_that_was_interrupted_last_is_found(tmp_path: Path) -> None:
     assert interrupted_run(tmp_path) == (17, 100.0)
     assert interrupted_run(tmp_path, seed=3) == interrupted_run(tmp_path, percent=12.5)
     assert interrupted_run(tmp_path, seed=3, percent=100.0) is None
-    with pytest.raises(UserError, match="go on from the last one with resume=True"):
+    with pytest.raises(UserError, match="continue from the last one with resume=True"):
         interrupted_run(tmp_path, resume=False)
     later.remove()
     assert interrupted_run(tmp_path) == (3, 12.5)

@@ -21,7 +21,7 @@ from tests.trainers.command.programs import GOOD, command, job_of, says, trial
 from tests.trainers.jobs import RecordingObserver
 
 # A second for each step before the switch, half of one after it; its accuracy is that of the step,
-# in percent, unless it fails. It goes on from the switch of another run where it can.
+# in percent, unless it fails. It continues from the switch of another run where it can.
 TRAINS = """
 import json, sys, time
 folder, switch, origin, behaviour = sys.argv[1:]
@@ -158,7 +158,8 @@ def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path, behaviour: str) -> N
     ]
     assert record.training_seconds == 55.0 + rest
     assert record.phases == (PhaseRecord("first", 0, 100, 40.0 + rest, None, None),)
-    assert record.events[0].reason.endswith("the first way goes on from the switch, after 40 steps")
+    reason = record.events[0].reason
+    assert reason.endswith("the first way continues from the switch, after 40 steps")
 
 
 # Dies at step 70, twice, with checkpoints every 40 steps.
@@ -239,7 +240,7 @@ def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
     assert record.training_seconds == 115.0
     assert [event.reason.partition("; ")[2] for event in record.events] == [
         "the first way starts over, and the next switch is at 40 %",
-        "the first way goes on from the switch, after 40 steps, and the next switch is at 60 %",
+        "the first way continues from the switch, after 40 steps, and the next switch is at 60 %",
     ]
 
 

@@ -99,7 +99,7 @@ def test_it_is_asked_in_each_step_after_going_back_and_after_a_kill(tmp_path: Pa
     assert way.used == [False] * 10 + [True] * 3
     state = json.loads(json.dumps(trainer.state_dict()))
 
-    # A new process goes on from the switch, and has none any more.
+    # A new process continues from the switch, and has none any more.
     resumed, anew = switch_at(tmp_path, 50.0)
     resumed.load_state_dict(state)
     resumed.back = None

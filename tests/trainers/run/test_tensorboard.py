@@ -233,7 +233,7 @@ def test_a_log_that_cannot_be_written_costs_no_run(
     record = TensorBoardTrainer(ScriptedTrainer(measured(100)), tmp_path).train(SPEC)
     assert record.worker_steps == 400
     (line,) = caplog.messages
-    assert "and the run goes on without it: FileExistsError" in line
+    assert "and the run continues without it: FileExistsError" in line
 
 
 def test_what_cannot_work_is_refused_before_anything_is_trained(

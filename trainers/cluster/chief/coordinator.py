@@ -121,7 +121,7 @@ class Coordinator:
                 self.resting.add(one)
                 self._settle(self._steps.leave(one))
             if decision.protocol is not None:
-                # Once it is drained, the run goes on with the other protocol.
+                # Once it is drained, the run continues with the other protocol.
                 self._steps.cut()
             self._busy.discard(worker)
             try:

@@ -111,7 +111,7 @@ class ClusterTrial:
 # The state is copied so often, but copying takes at most a twentieth of the time.
 _PAUSE_SECONDS = 2.0
 _SHARE = 20.0
-_NO_COPY = "the run goes on, but will go back further if a parameter server is lost"
+_NO_COPY = "the run continues, but will go back further if a parameter server is lost"
 
 _TICK_SECONDS = 0.02
 _PROGRESS_SECONDS = 0.2
@@ -171,7 +171,7 @@ class TrainingRun:
     def execute(self) -> bool:
         """Runs to the end, to divergence or an alarm, or until the observer stops it.
 
-        Returns False if the cluster has to be restarted for the switch before the run goes on.
+        Returns False if the cluster has to be restarted for the switch before the run continues.
 
         Raises:
             ServerLostError: A parameter server is gone, and with it the state.

@@ -205,7 +205,7 @@ class ClusterTrainer(Trainer):
         log.fall_back(backup.mark)
         seconds = time.perf_counter() - start
         clock.lose()
-        reason = f"the cluster goes on from worker-step {log.done:,}, after {done:,} were done"
+        reason = f"the cluster continues from worker-step {log.done:,}, after {done:,} were done"
         log.add_event(RunEvent("rebuilt", log.done, clock.now_seconds, reason, None, seconds))
         return _Attempt(backup.state, attempt.restarts_at_switch, backup.undone)
 
@@ -229,7 +229,7 @@ class ClusterTrainer(Trainer):
         try:
             state = self._cluster.state()
         except NoRoomForEmbeddingsError as error:
-            log.add_unsaved(f"{error}; the cluster goes on without a restart")
+            log.add_unsaved(f"{error}; the cluster continues without a restart")
             return None
         try:
             with OwnedFolder("syncswitch-switch-") as folder:

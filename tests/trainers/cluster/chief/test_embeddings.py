@@ -139,7 +139,7 @@ def test_a_run_without_room_for_copies_goes_on(
     record = trainer.train(replace(spec, band=None))
     assert [one.protocol for one in record.phases] == ["bsp", "asp"]
     said = [one.reason for one in record.events if one.kind == "unsaved"]
-    assert said[0].endswith("; the cluster goes on without a restart")
+    assert said[0].endswith("; the cluster continues without a restart")
 
 
 @pytest.mark.slow

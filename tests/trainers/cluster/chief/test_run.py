@@ -119,7 +119,7 @@ def test_an_evaluation_after_each_update_has_a_loss_and_a_time(make_trainer: Mak
 
 
 def test_who_looks_on_knows_of_each_checkpoint(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    """Otherwise a chief could be lost before the step from which the run goes on."""
+    """Otherwise a chief could be lost before the step from which the run continues."""
     percents = (20.0, 50.0, 100.0)
     spec = spec_of(CONSTANT, 4, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path)
     observer = RecordingObserver()

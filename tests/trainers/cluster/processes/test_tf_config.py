@@ -219,7 +219,7 @@ def test_a_search_and_a_run_on_servers_that_others_started(
     assert chief.returncode == 0, err
     report: dict[str, Any] = json.loads(out)
     assert report["worker_steps"] == 400
-    assert "worker 1 is back" in err or "goes on from worker-step" in err
+    assert "worker 1 is back" in err or "continues from worker-step" in err
     assert "parameter server 1 is gone" in err
     assert Path(tmp_path / "long.keras").exists()
 
