@@ -19,4 +19,11 @@ __all__ = [
     "PaperStrategy",
 ]
 
-__getattr__ = lazy_names(__name__, __file__)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "search.sampler": "BinarySearchSampler",
+        "strategies.adaptive.strategy": "AdaptiveStrategy",
+        "strategies.paper": "PaperStrategy",
+    },
+)

@@ -46,4 +46,17 @@ __all__ = [
     "write_policy",
 ]
 
-__getattr__ = lazy_names(__name__, __file__)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "database.engine": "Database open_database",
+        "errors": "FatalError RetryableError SyncSwitchError UserError",
+        "policies.file": "read_policy_file write_policy",
+        "policies.registry": "PolicyRegistry",
+        "records.job": "RunConditions WorkloadIdentity",
+        "records.policy": "TimingPolicy",
+        "records.trial": "Evaluation PhaseRecord RunEvent TrialRecord TrialSpec",
+        "trials.store": "TrialStore",
+        "trials.values": "StoredTrial",
+    },
+)

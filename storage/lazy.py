@@ -6,23 +6,21 @@ SQLAlchemy, Optuna or TensorFlow.
 
 from __future__ import annotations
 
-import ast
 import importlib
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def lazy_names(package: str, file: str) -> Callable[[str], Any]:
-    """Makes the `__getattr__` of a package by its `__name__` and `__file__`.
+def lazy_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+    """Makes the `__getattr__` of a package, given the names in each of its modules.
 
-    The imports in that file under `if TYPE_CHECKING:` say where each name is.
+    Type checkers need the same imports under `if TYPE_CHECKING:`.
     """
+    module_of = {name: module for module, names in places.items() for name in names.split()}
 
     def find(name: str) -> Any:
-        for node in ast.walk(ast.parse(Path(file).read_text())):
-            if isinstance(node, ast.ImportFrom) and name in {one.name for one in node.names}:
-                return getattr(importlib.import_module(str(node.module)), name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
 
     return find

@@ -53,4 +53,23 @@ __all__ = [
     "workload_identity",
 ]
 
-__getattr__ = lazy_names(__name__, __file__)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "cluster.chief.trainer": "ClusterTrainer",
+        "command.job": "CommandJob CommandTemplate",
+        "command.trainer": "CommandTrainer",
+        "job.data": "Data StreamedData",
+        "job.fingerprint": "workload_identity",
+        "job.loading": "load_workload",
+        "job.pipelines": "PipelinePieces",
+        "job.sources": "NumpyFiles Source TFRecordFiles",
+        "job.workload": "Workload",
+        "keras_api.callback": "PolicyCallback",
+        "keras_api.fit": "fit",
+        "keras_api.from_compiled": "from_compiled",
+        "simulated.profile": "ClusterProfile load_profile",
+        "simulated.trainer": "SimulatedTrainer simulated_identity",
+        "trainer": "Observer Trainer Verdict",
+    },
+)
