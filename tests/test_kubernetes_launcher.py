@@ -103,8 +103,14 @@ def test_what_is_wrong_is_one_line(folder: Path) -> None:
 
 def test_a_package_that_fails_costs_nothing_else(folder: Path) -> None:
     for entry_point, problem in (
-        ("broken = not_there:Kind", "trainer broken cannot be used: ModuleNotFoundError"),
-        ("local = syncswitch_kubernetes:KubernetesLauncher", "no TrainerChoice"),
+        (
+            "broken = not_there:Kind",
+            "trainer 'broken': loading not_there:Kind failed with ModuleNotFoundError",
+        ),
+        (
+            "local = syncswitch_kubernetes:KubernetesLauncher",
+            "is not a subclass of syncswitch.searcher.backends.base.TrainerChoice",
+        ),
     ):
         site = folder / "site" / "syncswitch_kubernetes-0.1.0.dist-info"
         (site / "entry_points.txt").write_text(f"[syncswitch.trainers]\n{entry_point}\n")

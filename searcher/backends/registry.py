@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
 from syncswitch.searcher.backends.base import ClusterChoice, TrainerChoice
@@ -13,7 +12,8 @@ from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.ray import RayCluster
 from syncswitch.searcher.backends.replay import RecordedRuns
 from syncswitch.searcher.backends.simulated import SimulatedCluster
-from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.extensions import registered
 
 _LOG = logging.getLogger(__name__)
 
@@ -23,16 +23,14 @@ ENTRY_POINTS = "syncswitch.trainers"
 
 def _added() -> Iterator[type[TrainerChoice]]:
     taken = {kind.name for kind in _BUILT_IN}
-    for point in entry_points(group=ENTRY_POINTS):
-        try:
-            kind = point.load()
-            if not issubclass(kind, TrainerChoice) or kind.name in taken:
-                raise TypeError(f"{point.value} is no TrainerChoice with a name of its own")
-        except Exception as error:  # foreign code
-            _LOG.warning("trainer %s cannot be used: %s", point.name, one_line(error))
-            continue
-        taken.add(kind.name)
-        yield kind
+    for found in registered(ENTRY_POINTS, TrainerChoice):
+        if isinstance(found, UserError):
+            _LOG.warning("%s", found)
+        elif getattr(found, "name", None) in {None, *taken}:
+            _LOG.warning("trainer %s is not used: it has no name of its own", found.__qualname__)
+        else:
+            taken.add(found.name)
+            yield found
 
 
 _BUILT_IN: tuple[type[TrainerChoice], ...] = (

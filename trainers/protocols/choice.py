@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
-from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.extensions import registered
 from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.asp import ASP
 from syncswitch.trainers.protocols.base import Exchange, SyncProtocol
@@ -155,18 +155,8 @@ def check_protocols(names: Iterable[str], workers: int) -> None:
 
 
 def _registered_elsewhere(name: str) -> type[SyncProtocol] | None:
-    for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
-        try:
-            found = entry.load()
-        except Exception as error:
-            raise UserError(
-                f"protocol {name!r}: loading {entry.value} failed with {one_line(error)}; "
-                "mend or uninstall the package that registers it"
-            ) from error
-        if not (isinstance(found, type) and issubclass(found, SyncProtocol)):
-            raise UserError(
-                f"protocol {name!r}: {entry.value} is not a subclass of"
-                " syncswitch.trainers.protocols.SyncProtocol"
-            )
+    for found in registered(ENTRY_POINT_GROUP, SyncProtocol, name):  # type: ignore[type-abstract]
+        if isinstance(found, UserError):
+            raise found
         return found
     return None
