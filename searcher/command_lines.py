@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.backends.base import TrainerChoice
@@ -13,15 +14,8 @@ from syncswitch.storage.records.metric import Metric
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import SearchInfo
 
-_SWITCHES = ("share_prefix", "early_stop")
-_VALUES = (
-    "min_kept_share",
-    "expected_runs",
-    "baseline_runs",
-    "least_runs",
-    "budget",
-    "target_runs",
-)
+DERIVED = {"accuracy_range", "bearing", "goes_back", "owns_momentum", "recorded"}
+"""What a strategy has from its job, trainer and database; users give all other options."""
 
 
 def use_command(
@@ -75,8 +69,9 @@ def search_command(
     given += [Set("strategy", search.strategy), Set("halvings", search.halvings)]
     given.append(Set("runs", search.runs))
     options = stored_strategy(search).given_options
-    if not options.get("threshold_runs"):
-        given.append(Set("threshold", float(f"{search.threshold:g}")))
+    measured = options.pop("threshold_runs", 0)
+    threshold = Set("threshold", float(f"{search.threshold:g}"))
+    given.append(Set("threshold_runs", measured) if measured else threshold)
     if search.target_accuracy is not None:
         target = identity.decided_by.value(search.target_accuracy)
         given.append(Set("target_accuracy", target))
@@ -105,14 +100,12 @@ def is_loadable(loaded_from: str | None) -> bool:
     return True
 
 
-def _of_strategy(options: Any) -> list[Set]:
-    given = [Set(name, options[name]) for name in _SWITCHES if name in options]
-    given += [] if options.get("guarded", True) else [Set("guarded", False)]
-    if options.get("switch_points"):
-        points = ",".join(f"{percent:g}" for percent in options["switch_points"])
-        given.append(Set("switch_points", points))
-    values = {name: options[name] for name in _VALUES if options.get(name) is not None}
-    return [*given, *(Set(name, value) for name, value in values.items())]
+def _of_strategy(options: Mapping[str, Any]) -> list[Set]:
+    given = {name: options[name] for name in options if name not in DERIVED}
+    points = given.pop("switch_points", None)
+    if points:
+        given["switch_points"] = ",".join(f"{percent:g}" for percent in points)
+    return [Set(name, value) for name, value in given.items() if value is not None]
 
 
 def _as_found(conditions: RunConditions) -> list[Set]:

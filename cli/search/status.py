@@ -17,6 +17,7 @@ from rich.text import Text
 from syncswitch.cli.console import Row, echo, print_json, rich_console, table_of
 from syncswitch.cli.options import common_options, workers_option
 from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
+from syncswitch.cli.words import in_options
 from syncswitch.searcher.search.policy_words import (
     kept_text,
     probability_text,
@@ -123,7 +124,7 @@ def _watch(
                     watched |= {search.info.study for search in searches if search.is_under_way}
                 except SyncSwitchError as error:
                     # The database may come back; until then the last state stays.
-                    note = f"not up to date: {error}"
+                    note = f"not up to date: {in_options(error)}"
     except KeyboardInterrupt:
         return searches
 

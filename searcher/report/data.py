@@ -70,17 +70,17 @@ class PathStep:
 
 def _path(
     strategy: Strategy, finished: Sequence[Observation]
-) -> tuple[tuple[PathStep, ...], float | None, str | None]:
+) -> tuple[tuple[PathStep, ...], float | None, UserError | None]:
     """The course of a search: its steps, the target as far as it is known, and why it is stuck.
 
     The runs stand in the order in which the search asked for them, then the speculative ones.
     """
-    trouble, target = None, strategy.target_accuracy
+    target, trouble = strategy.target_accuracy, None
     try:
         needed = course_of(strategy, finished).runs
         target = strategy.progress(needed).target_accuracy
     except UserError as error:
-        needed, trouble = tuple(finished), str(error)
+        needed, trouble = tuple(finished), error
     asked = {run.trial_number for run in needed}
     in_advance = [run for run in finished if run.trial_number not in asked]
     steps = []
@@ -216,7 +216,7 @@ class ReportData:
     versions: tuple[PolicyEntry, ...]
     search: SearchInfo | None
     cost: StudyCost | None
-    trouble: str | None
+    trouble: UserError | None
     conditions: RunConditions
     runs: tuple[ReportRun, ...]
     later_runs: tuple[ReportRun, ...]
@@ -430,7 +430,7 @@ def load_report(
         whole |= whole_runs(later, use_curves(read, fingerprint))
         path: tuple[PathStep, ...] = ()
         target: float | None = None
-        trouble: str | None = None
+        trouble: UserError | None = None
         if search is not None:
             of_it = {
                 trial.trial_number: trial

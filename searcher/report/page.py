@@ -44,7 +44,7 @@ from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.replay import REPLAY
 
 
-def headline(data: ReportData) -> str:
+def headline(data: ReportData, words: Words) -> str:
     """The policy in one sentence; without one, how far its search is."""
     name = data.identity.name
     if data.answer is not None:
@@ -58,7 +58,7 @@ def headline(data: ReportData) -> str:
         complete = sum(run.is_complete for run in data.runs)
         return f"{counted(complete, 'run')} of {name} recorded; no search for its policy yet."
     if data.trouble is not None:
-        return f"The search for {name} has no answer: {data.trouble}."
+        return f"The search for {name} has no answer: {words.say(data.trouble)}."
     mine = [run for run in data.runs if run.trial.study == data.search.study]
     running = sum(state_of(run.trial) == TrialState.RUNNING for run in mine)
     state = f"is under way ({running} running)" if running else "was stopped and can be continued"
@@ -327,7 +327,7 @@ def page_of(data: ReportData, words: Words) -> str:
     return environment.get_template("page.html.jinja").render(
         title=f"{name}: when to switch",
         heading=f"{name}, {data.identity.cluster}",
-        headline=headline(data),
+        headline=headline(data, words),
         key_figures=key_figures(data),
         command=_use(data, words),
         sections=sections_of(data),

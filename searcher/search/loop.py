@@ -38,6 +38,7 @@ from syncswitch.storage.errors import (
     RetryableError,
     SyncSwitchError,
     UserError,
+    reason_of,
 )
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
@@ -190,8 +191,11 @@ class TrialLoop(ABC, Generic[_Answer]):
                 gave_up = f"{self._failures_in_a_row} failures in a row"
         if gave_up is not None:
             raise RetryableError(
-                f"gave up after {gave_up} (the runs made so far are kept, and the same command goes"
-                f" on from them): {error}"
+                (
+                    f"gave up after {gave_up} (the runs made so far are kept, and the same command"
+                    " goes on from them): ",
+                    error,
+                )
             ) from error
         time.sleep(patience.retry_seconds)
 
@@ -239,7 +243,7 @@ class TrialLoop(ABC, Generic[_Answer]):
         except BaseException as error:
             self._give_back(claim.number, error)
             if isinstance(error, RetryableError):
-                self.reporter.on_failed(trial, str(error))
+                self.reporter.on_failed(trial, self.reporter.words.say(error))
             raise
         if is_cancelled:
             self.reporter.on_cancelled(trial, record)
@@ -293,7 +297,7 @@ class TrialLoop(ABC, Generic[_Answer]):
                     raise
                 # The run can be made without its checkpoint; a true fault shows again then.
                 self.prefixes.distrust(spec.fork_from)
-                self.reporter.on_failed(trial, str(error))
+                self.reporter.on_failed(trial, self.reporter.words.say(error))
             else:
                 is_whole = spec.fork_from is None or fork is not None
                 return record if is_whole else as_whole(record), observer.is_cancelled
@@ -335,9 +339,8 @@ class TrialLoop(ABC, Generic[_Answer]):
             if row is not None and row.state == TrialState.COMPLETE:
                 return  # interrupted after the result was stored: the next repair tells it
             is_interrupt = isinstance(error, KeyboardInterrupt)
-            reason = " ".join(str(error).split()) or type(error).__name__
-            reason = INTERRUPTED if is_interrupt else reason
-            self.store.fail(self.study_name, number, reason[:500])
+            reason = INTERRUPTED if is_interrupt else self.reporter.words.say(reason_of(error))
+            self.store.fail(self.study_name, number, " ".join(reason.split())[:500])
             self.study.fail(number)
 
 

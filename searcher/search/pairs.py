@@ -224,7 +224,8 @@ def search_pairs(
         except UnsuitableProtocolError as error:
             if not outcomes:
                 raise
-            refused = Dropped(0, BASELINE_PERCENT, math.inf, refusal=str(error))
+            refusal = search.reporter.words.say(error)
+            refused = Dropped(0, BASELINE_PERCENT, math.inf, refusal=refusal)
             outcomes.append(PairOutcome(pair.identity, pair.study, refused, math.inf, 0, 0.0))
         searches.append(search)
     best = best_of(outcomes)

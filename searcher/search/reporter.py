@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.base import SearchProgress, Strategy
+from syncswitch.storage.errors import Words
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
@@ -28,8 +29,11 @@ class ReportedTrial:
 class Reporter:
     """Is told how a search goes on, and does nothing; a base class.
 
-    Methods about a trial under way are called from the trainer's threads.
+    Methods about a trial under way are called from the trainer's threads. `words` say what failed,
+    also to those who read it in the database.
     """
+
+    words = Words()
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """Called before each decision; `most_runs` is None if it is not fixed."""

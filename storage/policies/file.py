@@ -88,7 +88,7 @@ def write_policy(path: str | Path, policy: TimingPolicy, workload: RegisteredWor
         with whole_file(Path(path), replaces=(b'{\n  "schema_version"',)) as file:
             file.write(content)
     except UserError as error:
-        raise PolicyError(str(error)) from error
+        raise PolicyError(error) from error
 
 
 def read_policy_file(path: str | Path) -> PolicyFile:

@@ -28,7 +28,7 @@ from syncswitch.cli.console import (
     progress_bars,
     rich_console,
 )
-from syncswitch.cli.words import in_options
+from syncswitch.cli.words import OPTION_WORDS, in_options
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
@@ -192,6 +192,8 @@ class ProgressReporter(Reporter):
         what: What the runs are for.
         bars: Shows the bars; None for lines alone.
     """
+
+    words = OPTION_WORDS
 
     def __init__(
         self, write: Callable[[str], None], what: str = "search", bars: Progress | None = None

@@ -25,6 +25,7 @@ from stored import (
 )
 
 from syncswitch.cli.search.main import main
+from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.report import load_report
 from syncswitch.searcher.report.page import (
     accuracy_sentence,
@@ -62,7 +63,7 @@ def test_a_finished_search_is_read_with_its_numbers(any_url: str, our_tables: No
     assert [run.trial.end for run in data.runs] == ["whole"] * 4 + ["diverged"]
     assert data.software == {"syncswitch": "0"}
     said = CliRunner().invoke(main, ["policy", "lookup", "generated", "--storage", any_url])
-    assert headline(data) == said.stdout.splitlines()[0]
+    assert headline(data, OPTION_WORDS) == said.stdout.splitlines()[0]
 
 
 def test_the_path_says_what_was_known_after_each_run(database: Database) -> None:
@@ -108,7 +109,7 @@ def test_an_unfinished_search_says_how_far_it_is(
     data = load_report(database, "generated")
     assert (data.policy, data.recurrences_to_pay_back) == (None, None)
     assert len(data.compared) == len(runs)
-    assert words in headline(data)
+    assert words in headline(data, OPTION_WORDS)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_a_baseline_that_diverged_is_the_trouble(database: Database) -> None:
     add_search(database, (Made(100.0, 0.1, diverged=True),) * 3)
     data = load_report(database, "generated")
     assert data.trouble is not None
-    assert "lower the learning rate" in data.trouble
+    assert "lower the learning rate" in str(data.trouble)
     assert len(data.path) == 3
 
 
@@ -208,7 +209,7 @@ def test_imported_runs_are_compared_with_their_baseline_alone(
     data = load_report(database, add_imported(database, tmp_path))
     assert (data.search, data.path, data.cost) == (None, (), None)
     assert {run.trial.candidate_percent for run in data.compared} == {37.5, 0.0}
-    assert "no search for its policy yet" in headline(data)
+    assert "no search for its policy yet" in headline(data, OPTION_WORDS)
 
 
 def test_a_job_that_is_learnt_from_its_runs_is_compared_by_them(database: Database) -> None:

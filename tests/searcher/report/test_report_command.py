@@ -136,6 +136,7 @@ def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str)
             RunConditions(),
             "--no-guard --min-kept-share 0.9 --expected-runs 100",
         ),
+        ({"options": {"threshold_runs": 5}}, RunConditions(), "--runs 2 --threshold-runs 5 --seed"),
     ],
 )
 def test_a_search_is_made_again_with_what_it_was_made_with(

@@ -13,6 +13,7 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK, policies_of
 
+from syncswitch.cli.search.launch.making import ProgressReporter
 from syncswitch.searcher.search.pairs import (
     Dropped,
     PairsResult,
@@ -22,13 +23,14 @@ from syncswitch.searcher.search.pairs import (
     search_pairs,
 )
 from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.status import StatusReader
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import UnsuitableProtocolError
+from syncswitch.storage.errors import Set, UnsuitableProtocolError
 from syncswitch.storage.records.policy import Promise
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
@@ -63,7 +65,9 @@ class PairTrainer(GeneratedTrainer):
         if len(self.made) + len(self.forked) == self.dies_after:
             raise KeyboardInterrupt
         if spec.identity.second_protocol == self.unsuitable:
-            raise UnsuitableProtocolError("not with such layers")
+            raise UnsuitableProtocolError(
+                "not with such layers", remedy=Set("parameter_servers", 1)
+            )
         run = (spec.identity.second_protocol, spec.switch_percent, spec.replicate)
         if spec.fork_from is None:
             self.made.append(run)
@@ -106,6 +110,7 @@ def search(
     trainer: PairTrainer,
     seconds: Sequence[str] = tuple(SECONDS),
     folder: Path | None = None,
+    reporter: Reporter | None = None,
 ) -> PairsResult:
     strategy = PaperStrategy(3, 2, share_prefix=folder is not None)
     plan = SearchPlan(strategy, pairs=tuple(f"bsp,{second}" for second in seconds))
@@ -113,8 +118,13 @@ def search(
         PairToSearch(identity(second_protocol=second), plan, lambda: trainer) for second in seconds
     ]
     with open_database(url, create=True) as database:
-        options = {"patience": QUICK, "checkpoints": folder or Path("unused")}
-        return search_pairs(database, pairs, **options)  # type: ignore[arg-type]
+        return search_pairs(
+            database,
+            pairs,
+            patience=QUICK,
+            checkpoints=folder or Path("unused"),
+            reporter=reporter,
+        )
 
 
 def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str) -> None:
@@ -172,11 +182,13 @@ def test_a_pair_that_is_hardly_faster_is_not_preferred(url: str) -> None:
 
 def test_a_pair_that_cannot_train_the_job_is_left_out(url: str) -> None:
     trainer = PairTrainer(unsuitable="ssp:3")
-    found = search(url, trainer, ("asp", "ssp:3", "dssp:3-15"))
+    reporter = ProgressReporter(lambda _: None)  # the command line's
+    found = search(url, trainer, ("asp", "ssp:3", "dssp:3-15"), reporter=reporter)
     assert found.best.policy.job.second_protocol == "dssp:3-15"
-    assert found.pairs[1].found == Dropped(0, 100.0, math.inf, refusal="not with such layers")
+    refusal = "not with such layers; give --parameter-servers 1"
+    assert found.pairs[1].found == Dropped(0, 100.0, math.inf, refusal=refusal)
     why = {status.job.second_protocol: status.info.dropped for status in StatusReader(url).read()}
-    assert why["ssp:3"] == "not possible: not with such layers"
+    assert why["ssp:3"] == f"not possible: {refusal}"
     with pytest.raises(UnsuitableProtocolError, match="not with such layers"):
         search(url, PairTrainer(unsuitable="gba:3"), ("gba:3", "asp"))
 

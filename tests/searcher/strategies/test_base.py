@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from syncswitch.cli.search.launch.run import run as run_command
 from syncswitch.cli.words import OPTION_WORDS
-from syncswitch.searcher.command_lines import search_command
+from syncswitch.searcher.command_lines import DERIVED, search_command
 from syncswitch.searcher.strategies import registry
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
@@ -18,6 +19,7 @@ from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import Key
 from syncswitch.searcher.strategies.registry import (
+    STRATEGIES,
     make_strategy,
     stored_strategy,
     switch_points_of,
@@ -170,3 +172,9 @@ def test_a_search_stays_what_it_was_when_defaults_change(monkeypatch: pytest.Mon
     # Its command says what has to be given now.
     line = OPTION_WORDS.command(search_command(GENERATED, "job", stored, RunConditions()))
     assert line.endswith(" --seed 0 --early-stop --min-kept-share 0.9 --expected-runs 30")
+
+
+@pytest.mark.parametrize("kind", STRATEGIES.values())
+def test_users_give_every_option_that_is_not_derived(kind: type[Strategy]) -> None:
+    """Otherwise the command that makes a search again would lack it."""
+    assert kind().options.keys() - DERIVED <= {one.name for one in run_command.params}
