@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from syncswitch.searcher.search.recorded import completed_runs, measured_band, sound_baseline
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
@@ -14,16 +12,11 @@ from syncswitch.searcher.search.state import SearchState
 from syncswitch.searcher.search.study import SearchStudy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
-from syncswitch.trainers.run.guard import Guard
+from syncswitch.trainers.run.guard import StoppingGuard
 from syncswitch.trainers.trainer import Observer, Verdict
-
-if TYPE_CHECKING:
-    pass
-
 
 _LEAST_TESTS = 5
 
@@ -32,8 +25,7 @@ class TrialObserver(Observer):
     """Sends the heartbeats of a run, and decides when it ends early.
 
     It goes by the search as it was when the run was planned: a search without company would not
-    know what else has been measured since. A run that is no longer needed `is_cancelled`, and
-    `alarm` is why a guard ended one.
+    know what else has been measured since. A run that is no longer needed `is_cancelled`.
     """
 
     def __init__(
@@ -50,7 +42,6 @@ class TrialObserver(Observer):
     ) -> None:
         """`is_decided` tells whether the run is no longer needed; heartbeats have the interval."""
         self.is_cancelled = False
-        self.alarm: RunEvent | None = None
         self._study, self._reporter, self._trial = study, reporter, trial
         self._spec, self._state = spec, state
         self._is_decided, self._warn, self._interval_seconds = is_decided, warn, interval_seconds
@@ -64,7 +55,7 @@ class TrialObserver(Observer):
             self._stop = StopRule.of(state.measured_strategy, boundaries)
         self._guard = self._guard_of_candidate()
 
-    def _guard_of_candidate(self) -> Guard | None:
+    def _guard_of_candidate(self) -> StoppingGuard | None:
         """The guard that ends a run as soon as its switch fails.
 
         None if the search wants to know how much a failing run loses, if runs are made to their
@@ -82,7 +73,7 @@ class TrialObserver(Observer):
         runs = completed_runs(self._study.store, self._study.name, self._state.rows.values())
         curves = (runs[number].evaluations for number in baseline if number in runs)
         band = measured_band(target, strategy.threshold, curves)
-        return Guard(band, spec.identity.total_worker_steps, spec.identity.decided_by)
+        return StoppingGuard(band, spec.identity, self._switch_worker_step)
 
     def on_progress(self, worker_step: int) -> None:
         """Sends a heartbeat at most once per interval, with the last test if it was not told."""
@@ -109,23 +100,10 @@ class TrialObserver(Observer):
         word = never_moved(self._spec.identity, self._evaluations)
         if word is not None:
             self._warn(word)
-        is_known = self._stop is not None and self._stop.knows(
-            self._evaluations, self._switch_worker_step
-        )
-        return Verdict.STOP if is_known or self._fails(evaluation) else Verdict.CONTINUE
-
-    def _fails(self, newest: Evaluation) -> bool:
-        """Asks the guard, except at the end of the run, whose last test is its result."""
-        if self._guard is None or newest.worker_step >= self._spec.identity.total_worker_steps:
-            return False
-        reason = self._guard.alarm(self._evaluations, self._switch_worker_step)
-        if reason is None:
-            return False
-        is_told = self.alarm is not None  # the test that ends the run may alarm again
-        self.alarm = RunEvent("alarmed", newest.worker_step, newest.elapsed_seconds, reason)
-        if not is_told:
-            self.on_event(self.alarm)
-        return True
+        if self._stop is not None and self._stop.knows(self._evaluations, self._switch_worker_step):
+            return Verdict.STOP
+        is_alarmed = self._guard is not None and self._guard.looks(self._evaluations, self.on_event)
+        return Verdict.STOP if is_alarmed else Verdict.CONTINUE
 
     def _is_needless(self) -> bool:
         """Looks as often as heartbeats are sent; a busy database is asked again later."""
@@ -141,24 +119,8 @@ class TrialObserver(Observer):
         self._reporter.on_event(self._trial, event)
 
     def judged(self, record: TrialRecord) -> TrialRecord:
-        """The record of the run, with the alarm that ended it.
-
-        Nothing is lost by an alarm: whatever was trained is the price of the run.
-        """
-        alarm = self.alarm
-        if alarm is None:
-            return record
-        accuracy = record.evaluations[-1].accuracy if record.evaluations else None
-        percent, at_step = record.spec.switch_percent, alarm.worker_step
-        failed = FailedSwitch(
-            percent,
-            alarm.reason,
-            at_step,
-            alarm.elapsed_seconds,
-            lost_seconds=0.0,
-            accuracy=accuracy,
-        )
-        return replace(record, guard=GuardOutcome(None, (failed,)), events=(*record.events, alarm))
+        """The record of the run, with the alarm that ended it."""
+        return record if self._guard is None else self._guard.judged(record)
 
 
 def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -> str | None:

@@ -23,6 +23,25 @@ _SURE = 2.0
 
 _ONE_IN_TWENTY = 1.645
 
+SURE_OF_INFERRED = 0.7
+"""Standard deviations by which a target may be too high that runs with a switch tell of as well.
+
+Guards send back what more likely lost too much than not.
+"""
+
+LOST = 3.0
+"""Thresholds that count as a loss in a run's own tests, where no target is measured."""
+
+# What a guard is worth, as searches expect: whoever changes its rule measures these again.
+ALARMED_AFTER = 0.6
+"""Share of the second protocol's steps after which a guard sees that a switch failed."""
+
+NOTICED_BY_ITSELF = 0.8
+"""Share of the runs which lose `LOST` or more that their own tests show; of the others none."""
+
+FALSE_ALARMS = 0.02
+"""Share of good runs that their own tests send back."""
+
 
 def deviation_of(threshold: float, variance: float, runs: int) -> float:
     """Returns by how much runs of the first protocol alone differ, as a standard deviation.

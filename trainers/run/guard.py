@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
-from syncswitch.storage.records.job import OWN_MOMENTUM, protocol_text
+from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import (
     CONVERGENCE_EVALUATIONS,
     Evaluation,
     RunEvent,
+    TrialRecord,
     TrialSpec,
 )
 from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
@@ -227,6 +228,48 @@ class GivenUp:
     def was_as_good(self, evaluations: Sequence[Evaluation], end: int, job: Job) -> bool:
         """Whether the first protocol, up to worker-step `end`, was no better than these."""
         return is_refuted(self.tests, evaluations, self.begin, end, job)
+
+
+class StoppingGuard:
+    """The guard of a run of a search, which ends at its alarm: there is nothing to go back for."""
+
+    def __init__(self, band: Band, identity: WorkloadIdentity, switch_worker_step: int) -> None:
+        self._total_worker_steps = identity.total_worker_steps
+        self._guard = Guard(band, self._total_worker_steps, identity.decided_by)
+        self._switch_worker_step = switch_worker_step
+        self._alarm: RunEvent | None = None
+
+    def looks(self, evaluations: Sequence[Evaluation], tell: Callable[[RunEvent], None]) -> bool:
+        """Checks all tests so far; an alarm is told once. The last test of a run is its result."""
+        newest = evaluations[-1]
+        if newest.worker_step >= self._total_worker_steps:
+            return False
+        reason = self._guard.alarm(evaluations, self._switch_worker_step)
+        if reason is None:
+            return False
+        is_told = self._alarm is not None  # the test that ends the run may alarm again
+        self._alarm = RunEvent("alarmed", newest.worker_step, newest.elapsed_seconds, reason)
+        if not is_told:
+            tell(self._alarm)
+        return True
+
+    def judged(self, record: TrialRecord) -> TrialRecord:
+        """The record of the run, with the alarm that ended it.
+
+        Nothing is lost by an alarm: whatever was trained is the price of the run.
+        """
+        alarm = self._alarm
+        if alarm is None:
+            return record
+        failed = FailedSwitch(
+            record.spec.switch_percent,
+            alarm.reason,
+            alarm.worker_step,
+            alarm.elapsed_seconds,
+            lost_seconds=0.0,
+            accuracy=record.evaluations[-1].accuracy if record.evaluations else None,
+        )
+        return replace(record, guard=GuardOutcome(None, (failed,)), events=(*record.events, alarm))
 
 
 class Guarding:

@@ -13,15 +13,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from syncswitch.storage.records.guard import LOST
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
 
 IN_A_ROW = 3  # one test may be low by chance, but not this many in a row
 _BLOWN_UP = 2.0
 """Factor on the highest training loss before the switch at which the loss has blown up."""
-
-_LOST = 3.0
-"""Thresholds that count as a loss, beyond what chance does to the tests."""
 
 _DEVIATIONS = 4.0  # of one test, by which the mean of three is not low by chance
 _FALLEN, _FALLEN_ALIKE = 0.2, 0.1
@@ -216,7 +214,7 @@ def _margin(tests: Sequence[Evaluation], job: Job) -> float:
         falls = [max(0.0, one - later) ** 2 for one, later in itertools.pairwise(accuracies)]
         rough = math.sqrt(statistics.fmean(falls)) if falls else 0.0
         threshold = max(_RANGE * (max(accuracies) - min(accuracies)), rough)
-    return _LOST * threshold + _DEVIATIONS * spread_of(accuracies)
+    return LOST * threshold + _DEVIATIONS * spread_of(accuracies)
 
 
 def _since(levels: Sequence[tuple[int, float]], done: int, share: float, job: Job) -> float:

@@ -23,7 +23,7 @@ from syncswitch.searcher.strategies.adaptive.guesses import (
     first_guesses,
     guesses_at,
 )
-from syncswitch.storage.records.guard import Target
+from syncswitch.storage.records.guard import SURE_OF_INFERRED, Target
 
 # If fewer guesses than this stay effective, new ones are drawn.
 _LEAST_EFFECTIVE = 100.0
@@ -35,9 +35,6 @@ _STRANGE_RUN = 1e-8
 _DIVERGED_WITHOUT_FAILURE = 1e-6
 _DIVERGED_BELOW_KNEE = 1e-3
 _SAMPLES = 512
-# Standard deviations by which a target may be too high: guards send back what more likely lost too
-# much than not.
-_SURE = 0.7
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -94,7 +91,7 @@ class Belief:
             return self.measured.accuracy, self.measured.margin(self.threshold)
         mean = float(self.mean(self.target_errors))
         deviation = math.sqrt(float(self.mean((self.target_errors - mean) ** 2)))
-        return self.measured.accuracy + mean, _SURE * deviation
+        return self.measured.accuracy + mean, SURE_OF_INFERRED * deviation
 
     def mean(self, values: Floats) -> Floats:
         """Expected values; the first axis is that of the guesses."""

@@ -16,22 +16,20 @@ from syncswitch.searcher.strategies.adaptive.belief import (
     Belief,
 )
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
-from syncswitch.storage.records.guard import Target
+from syncswitch.storage.records.guard import (
+    ALARMED_AFTER,
+    FALSE_ALARMS,
+    LOST,
+    NOTICED_BY_ITSELF,
+    Target,
+)
 
-# Share of the second protocol's steps after which a guard sees that a switch failed.
-_ALARMED_AFTER = 0.6
 # Bare failures have to be noticed first. Each one beyond what is allowed counts so many trainings
 # with the first protocol more.
 _UNNOTICED = 5.0
 # A guard misses small losses, most of all while its target rests on few runs: a model that keeps
 # the accuracy more rarely than the first protocol's own costs a training more.
 _MISSED = 1.0
-# Without a target a guard has the run's own curve alone. It notices most of the runs that lose so
-# many thresholds or more, and none that loses less; some alarms are false. Without a threshold it
-# notices what diverges, and next to nothing else.
-_PLAIN_LOSS = 3.0
-_PLAIN_NOTICED = 0.8
-_FALSE_ALARMS = 0.02
 # Classes of a run by its loss in beta, of which the first two keep the accuracy, and the shares of
 # the classes among failed runs.
 _EDGES = (0.25, 1.0, 3.0)
@@ -149,7 +147,7 @@ class Outlook:
         guesses, beta = self.belief.guesses, self.belief.threshold
         if self.belief.target_accuracy is None:
             noticed = self._noticed_by_guess
-            kept = (1 - _FALSE_ALARMS) * self.kept
+            kept = (1 - FALSE_ALARMS) * self.kept
             kept[:, -1] = self.kept[:, -1]
             found: Floats = self._tried_again(kept, noticed)
             return np.minimum(found, self.kept[:, -1:], out=found)
@@ -172,14 +170,14 @@ class Outlook:
         from scipy.special import ndtr
 
         guesses, beta = self.belief.guesses, self.belief.threshold
-        noticed_share = 0.0 if self.is_blind else _PLAIN_NOTICED
+        noticed_share = 0.0 if self.is_blind else NOTICED_BY_ITSELF
         octaves = math.log(self.belief.largest_loss / beta)
-        plain = 1 - math.log(_PLAIN_LOSS) / octaves if octaves > math.log(_PLAIN_LOSS) else 0.0
-        usual = 1 - ndtr((_PLAIN_LOSS * beta - guesses.losses) / guesses.spread)
+        plain = 1 - math.log(LOST) / octaves if octaves > math.log(LOST) else 0.0
+        usual = 1 - ndtr((LOST * beta - guesses.losses) / guesses.spread)
         failing = DIVERGING_SHARE + (1 - DIVERGING_SHARE) * plain * noticed_share
         noticed: Floats = (1 - guesses.failures) * usual * noticed_share
         noticed += guesses.failures * failing
-        noticed += _FALSE_ALARMS * self.kept
+        noticed += FALSE_ALARMS * self.kept
         noticed[:, -1] = 0.0
         return noticed
 
@@ -325,7 +323,7 @@ class Outlook:
         if not self.is_guarded:
             bare: Floats = self._alone + self._rarer + self._unnoticed_by_guess
             return bare
-        lost = _ALARMED_AFTER * (1 - self.shares) * self.ratio
+        lost = ALARMED_AFTER * (1 - self.shares) * self.ratio
         if not self.goes_back:
             lost = lost + self.shares
         is_measured = self.belief.target_accuracy is not None
