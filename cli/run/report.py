@@ -332,6 +332,10 @@ def _outcome(done: Training) -> str:
     compared = f", {held}; target {reached}"
     if record.converged_accuracy >= target.accuracy:
         compared = f" (target {aim}, {reached})"
+    # A run that went back changes the mean of those without a switch.
+    before = None if record.spec.band is None else record.spec.band.target_accuracy
+    if guard is not None and guard.failed and before is not None and metric.text(before) != aim:
+        compared += f"; when the guard sent it back, the target was {metric.text(before)}"
     return f"{job} with policy version {policy.version}: {accuracy}{compared}."
 
 
