@@ -102,8 +102,8 @@ class Job:
             checkpoints=self.folder / f"checkpoints-{seed}",
         )
         with open_database(url, create=False) as database:
-            (cost,) = study_costs(database)
-        return policy, cost.bsp_multiples or 0.0
+            (study,) = study_costs(database)
+        return policy, study.cost.bsp_multiples or 0.0
 
     def trained(self, percent: float, policy: TimingPolicy | None = None) -> list[Training]:
         """Trainings that begin with a switch point, guarded if there is a policy's band."""

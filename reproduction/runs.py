@@ -89,7 +89,7 @@ def read_runs(database: Database, workload: str, has_variants: bool = False) -> 
     for fingerprint, trials in jobs.items():
         whole = whole_runs(trials, store.curves(fingerprint))
         for trial in trials:
-            if trial.trial_id not in whole or trial.stopped_early:
+            if trial.trial_id not in whole or trial.result.stopped_early:
                 continue
             run = _run(trial, whole[trial.trial_id].evaluations, variants[fingerprint])
             cluster = (run.workers, run.cluster, run.total_worker_steps)
@@ -122,17 +122,17 @@ def _variant(reference: str) -> str:
 
 def _run(trial: StoredTrial, curve: tuple[Evaluation, ...], variant: str) -> FigureRun:
     return FigureRun(
-        workload=trial.workload,
-        workers=trial.workers,
-        cluster=(trial.simulated_cluster or "")[:8],
+        workload=trial.job.workload,
+        workers=trial.job.workers,
+        cluster=(trial.job.simulated_cluster or "")[:8],
         total_worker_steps=trial.total_worker_steps,
-        protocols=(trial.first_protocol, trial.second_protocol),
+        protocols=(trial.job.first_protocol, trial.job.second_protocol),
         percent=trial.candidate_percent or 0.0,
         under=run_conditions_text(trial.conditions),
         seed=trial.seed,
-        accuracy=None if trial.diverged else trial.converged_accuracy,
-        seconds=None if trial.diverged else trial.training_seconds,
+        accuracy=None if trial.result.diverged else trial.result.converged_accuracy,
+        seconds=None if trial.result.diverged else trial.times.training_seconds,
         curve=curve,
-        switch_seconds=trial.switch_overhead_seconds,
+        switch_seconds=trial.times.switch_overhead_seconds,
         variant=variant,
     )

@@ -291,8 +291,9 @@ class UsedJob:
 
     def _assessment(self, runs_left: int = 0) -> Assessment:
         left = runs_left if self.policy.guarded else None
-        return Assessment(self.strategy(), self.observations(), left)
+        return Assessment(self.strategy(), self.observations, left)
 
+    @functools.cached_property
     def observations(self) -> list[Observation]:
         """The runs that the policy rests on, and all uses, at the points of the strategy."""
         return [replace(run, switch_percent=self._point(run.switch_percent)) for run in self._runs]
@@ -328,9 +329,9 @@ class UsedJob:
             for number, use in enumerate(self.uses)
             for lesson in _lessons(
                 Observation(
-                    use.switch_percent if use.held_percent is None else use.held_percent,
-                    use.converged_accuracy or 0.0,
-                    bool(use.diverged),
+                    use.held_percent,
+                    use.result.converged_accuracy or 0.0,
+                    bool(use.result.diverged),
                     cost=cost_of(use),
                 ),
                 number,
@@ -347,8 +348,7 @@ class UsedJob:
         usual = AdaptiveStrategy(halvings=6).with_momentum(self.momentum)
         known_runs = policy.band.runs if policy.band is not None else 0
         has_baseline = any(
-            run.switch_percent == BASELINE_PERCENT and not run.diverged
-            for run in self.observations()
+            run.switch_percent == BASELINE_PERCENT and not run.diverged for run in self.observations
         )
         threshold = self.threshold
         if not threshold:
@@ -380,7 +380,7 @@ class UsedJob:
     def bearing_likelihood(self) -> Floats:
         """What its runs say of how early such jobs bear a switch, at the usual switch points."""
         usual = replace(self.strategy(), switch_points=AdaptiveStrategy().switch_points, bearing=())
-        return Assessment(usual, self.observations(), 0).bearing_likelihood()
+        return Assessment(usual, self.observations, 0).bearing_likelihood()
 
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
         """The band that the next run is compared with; `curves` are those of the uses.
@@ -438,9 +438,9 @@ class UsedJob:
             return None
         draft = self._draft(answer)
         alone = [
-            use.training_seconds
+            use.times.training_seconds
             for use in self.uses
-            if use.switch_percent == BASELINE_PERCENT and not use.diverged
+            if use.switch_percent == BASELINE_PERCENT and not use.result.diverged
         ]
         measured = replace(draft.measured, baseline_seconds=mean_of(alone))
         return replace(draft, band=self._measured_band(curves), measured=measured)
@@ -449,8 +449,9 @@ class UsedJob:
         """The version that an answer publishes after this one."""
         band = self.policy.band
         percent = decided.switch_percent
-        mine = [use for use in self.uses if use.switch_percent == percent and not use.diverged]
-        held = [use for use in self.uses if use.held_percent == percent and not use.diverged]
+        sound = [use for use in self.uses if not use.result.diverged]
+        mine = [use for use in sound if use.switch_percent == percent]
+        held = [use for use in sound if use.guard.held_percent == percent]
         rests_on = [
             run
             for run in self.policy.evidence
@@ -465,13 +466,13 @@ class UsedJob:
             measured=Measured(
                 mean_accuracy=mean_of(
                     [
-                        *(use.converged_accuracy for use in held),
+                        *(use.result.converged_accuracy for use in held),
                         *(run.converged_accuracy for run in rests_on),
                     ]
                 ),
                 training_seconds=mean_of(
                     [
-                        *(use.training_seconds for use in mine),
+                        *(use.times.training_seconds for use in mine),
                         *(run.training_seconds for run in rests_on),
                     ]
                 ),
@@ -729,26 +730,40 @@ def _is_current(database: Database, policy: TimingPolicy) -> bool:
 
 
 def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
-    """Reads a version together with the uses of all versions.
+    """Reads a version together with the uses of all versions; `goes_back` as in `job_of`."""
+    fingerprint = policy.job.fingerprint
+    registered = PolicyRegistry(database).workload(fingerprint)
+    searches = TrialStore(database).searches(workload=fingerprint)
+    identity = None if registered is None else registered.identity
+    return job_of(database, policy, identity, uses(database, fingerprint), searches, goes_back)
+
+
+def job_of(
+    database: Database,
+    policy: TimingPolicy,
+    identity: WorkloadIdentity | None,
+    used: Iterable[StoredTrial],
+    searches: Iterable[SearchInfo],
+    goes_back: bool | None = None,
+) -> UsedJob:
+    """Makes a job of a version, and the uses of all versions and searches that were read.
 
     `goes_back` is whether a run that fails goes back to its switch; None to take that from the
     options of the job's searches and from the cost of its failed switches.
     """
-    counted = (use for use in uses(database, policy.job.fingerprint) if not use.injections)
-    registered = PolicyRegistry(database).workload(policy.job.fingerprint)
-    momentum = None if registered is None else registered.identity.momentum_after_switch
-    job = UsedJob(policy, tuple(counted), momentum=momentum)
+    counted = tuple(use for use in used if not use.under.injections)
     if goes_back is None:
-        searches = TrialStore(database).searches(workload=policy.job.fingerprint)
-        first_failures = (use.failed[0] for use in job.uses if use.failed)
+        first_failures = (use.failed[0] for use in counted if use.failed)
         has_begun_anew = any(
             one.switch_percent > 0 and one.lost_seconds >= one.elapsed_seconds > 0
             for one in first_failures
         )
         told = [one.options.get("goes_back", True) for one in searches]
         goes_back = all(told) and not has_begun_anew
-    others = None if registered is None else _others_of(database, registered.identity)
-    return replace(job, goes_back=goes_back, others=others)
+    if identity is None:
+        return UsedJob(policy, counted, goes_back)
+    others = _others_of(database, identity)
+    return UsedJob(policy, counted, goes_back, identity.momentum_after_switch, others=others)
 
 
 def _others_of(database: Database, identity: WorkloadIdentity) -> Callable[[], Experience | None]:
@@ -777,10 +792,10 @@ def experience_of_others(database: Database, identity: WorkloadIdentity) -> Expe
     ]
     for entry in others[:_MOST_JOBS]:
         known = uses(database, entry.policy.job.fingerprint)
-        counted = (use for use in known if not use.injections)
+        counted = (use for use in known if not use.under.injections)
         job = UsedJob(entry.policy, tuple(counted), momentum=identity.momentum_after_switch)
         with suppress(UserError):  # nothing to compare with
-            if job.threshold and len(job.observations()):
+            if job.threshold and job.observations:
                 likelihoods.append(job.bearing_likelihood())
     if not likelihoods:
         return None
@@ -892,29 +907,27 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
     Raises:
         UserError: The runs leave nothing to compare with.
     """
-    policy = entry.policy
-    searches = TrialStore(database).searches(workload=policy.job.fingerprint)
-    found = [search for search in searches if search.study == policy.study]
-    if found and entry.imported_at is None:
-        return search_explained(database, found[0])
-    job = used_job(database, policy)
+    policy, store = entry.policy, TrialStore(database)
+    for search in store.searches(workload=policy.job.fingerprint):
+        if search.study == policy.study and entry.imported_at is None:
+            rows = store.numbered(search.study)
+            return search_explained(search, read_observations(database, search.study, rows))
+    return uses_explained(used_job(database, policy))
+
+
+def uses_explained(job: UsedJob) -> Explanation:
+    """Explains a policy by its evidence and uses; raises UserError as `policy_explained`."""
+    policy = job.policy
     is_learnt = policy.study.startswith(LEARNT) and not policy.evidence
     return replace(
-        explain(job.strategy(), job.observations()),
+        explain(job.strategy(), job.observations),
         threshold_runs=policy.threshold_runs,
         own_jobs=0 if job.experience is None else job.experience.jobs,
         bearing=job.bearing() if is_learnt else (),
     )
 
 
-def search_explained(database: Database, search: SearchInfo) -> Explanation:
+def search_explained(search: SearchInfo, finished: Iterable[Observation]) -> Explanation:
     """Explains a search by its runs so far, without speculative ones."""
-    trials = TrialStore(database).trials(fingerprint=search.fingerprint)
-    rows = {
-        trial.trial_number: trial
-        for trial in trials
-        if trial.study == search.study and trial.trial_number is not None
-    }
     strategy = stored_strategy(search)
-    course = course_of(strategy, read_observations(database, search.study, rows))
-    return explain(strategy, course.runs)
+    return explain(strategy, course_of(strategy, finished).runs)

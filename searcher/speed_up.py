@@ -124,8 +124,8 @@ def speed_ups(
     known = list(runs)
     seconds: dict[float, list[float]] = defaultdict(list)
     for percent, run in known:
-        if run.whole_run_seconds is not None:
-            seconds[percent].append(run.whole_run_seconds)
+        if run.times.whole_run_seconds is not None:
+            seconds[percent].append(run.times.whole_run_seconds)
     protocols = (identity.first_protocol, identity.second_protocol)
     paces = [_paces(identity, protocol, [run for _, run in known]) for protocol in protocols]
     found = {

@@ -407,7 +407,7 @@ def _run_status(
     `pace` is the wall time, in seconds, of a training with the first protocol alone so far; None
     where no run has ended.
     """
-    assert row.trial_number is not None
+    assert row.origin.trial_number is not None
     elapsed = (now - row.started_at).total_seconds() if row.started_at else 0.0
     silent = (now - row.heartbeat_at).total_seconds() if row.heartbeat_at else elapsed
     start = (row.fork_percent or 0.0) / 100
@@ -424,7 +424,7 @@ def _run_status(
     elif pace is not None:
         remaining = max(0.0, pace * rest - elapsed)
     return RunStatus(
-        trial_number=row.trial_number,
+        trial_number=row.origin.trial_number,
         switch_percent=row.switch_percent,
         replicate=row.replicate,
         state=state,

@@ -113,7 +113,11 @@ class SweepLoop(TrialLoop[list[StoredTrial]]):
         if self._has_baseline:
             # Where the baseline diverged, anything else would be trained in vain.
             check_baseline(
-                Observation(BASELINE_PERCENT, row.converged_accuracy or 0.0, bool(row.diverged))
+                Observation(
+                    BASELINE_PERCENT,
+                    row.result.converged_accuracy or 0.0,
+                    bool(row.result.diverged),
+                )
                 for row in recorded
                 if row.switch_percent == BASELINE_PERCENT
             )
@@ -172,9 +176,13 @@ class EvaluatedSwitchPoint:
 def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSwitchPoint:
     """The results at one switch point, from complete runs at any."""
     runs = [row for row in recorded if row.switch_percent == percent]
-    sound = [row for row in runs if not row.diverged]
-    accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]
-    seconds = [row.training_seconds for row in sound if row.training_seconds is not None]
+    sound = [row for row in runs if not row.result.diverged]
+    accuracies = [
+        row.result.converged_accuracy for row in sound if row.result.converged_accuracy is not None
+    ]
+    seconds = [
+        row.times.training_seconds for row in sound if row.times.training_seconds is not None
+    ]
     return EvaluatedSwitchPoint(
         switch_percent=percent,
         runs=len(runs),

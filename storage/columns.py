@@ -6,12 +6,14 @@ The annotated fields of a record describe the columns of its table:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType, UnionType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 from syncswitch.storage.records.flat import columns
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import TrialState
 
 # The types of a column without missing values, and of one with them. A missing measurement is NaN.
@@ -28,13 +30,9 @@ _DTYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class TrialFacts:
-    """All that is known of a trial but its phases and evaluations.
+class JobColumns:
+    """The job of a row."""
 
-    The fields are the columns of the view `syncswitch_trial_facts`, and of `trials` in `frames`.
-    """
-
-    trial_id: Annotated[int, "number in this database"]
     workload: Annotated[str, "name of the workload"]
     fingerprint: Annotated[str, "fingerprint of the job: the workload on its cluster"]
     workers: Annotated[int, "n, size of the cluster"]
@@ -46,12 +44,39 @@ class TrialFacts:
     momentum_after_switch: Annotated[
         str | None, "momentum of the second protocol, such as own or same; null if it is not known"
     ]
-    total_worker_steps: Annotated[int, "W, length of the job"]
-    metric: Annotated[str, "name of the metric that its runs are compared by"]
-    metric_goal: Annotated[
+
+
+@dataclass(frozen=True, slots=True)
+class MetricColumns:
+    """The metric of a row: beside each accuracy, of which more is better, stands its own value."""
+
+    COLUMNS: ClassVar[Mapping[str, str]] = Metric.COLUMNS
+
+    name: Annotated[str, "name of the metric that its runs are compared by"]
+    goal: Annotated[
         str, "max if more of the metric is better; if min, every accuracy is its negative"
     ]
-    metric_unit: Annotated[str | None, "unit of the metric's values; null for none"]
+    unit: Annotated[str | None, "unit of the metric's values; null for none"]
+
+    @property
+    def metric(self) -> Metric:
+        """The metric, of which a row does not say the range."""
+        return Metric(self.name, self.goal, self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionColumns:
+    """The conditions of a run, see `RunConditions`."""
+
+    online: Annotated[str, "policy on stragglers: none, greedy or elastic"]
+    switch_mechanism: Annotated[str, "way of switching: hot or restart"]
+    injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
+
+
+@dataclass(frozen=True, slots=True)
+class OriginColumns:
+    """Who made a run."""
+
     kind: Annotated[str, "search, import, or use: a later run with a policy, which no search made"]
     study: Annotated[str | None, "search that it belongs to; null for none"]
     trial_number: Annotated[int | None, "number in its search; null without one"]
@@ -62,17 +87,12 @@ class TrialFacts:
     policy_version: Annotated[
         int | None, "version of the policy that a use trained with; null for others"
     ]
-    candidate_percent: Annotated[float | None, "switch point that it counts for; null for none"]
-    switch_percent: Annotated[float, "percent of W in the first protocol"]
-    replicate: Annotated[int, "index among the repeats of its switch point"]
-    seed: Annotated[int | None, "seed of parameters and order of data; null if unknown"]
-    parent_trial_id: Annotated[int | None, "trial that it was forked from; null for none"]
-    fork_percent: Annotated[float | None, "percent of W at which it was forked"]
-    online: Annotated[str, "policy on stragglers: none, greedy or elastic"]
-    switch_mechanism: Annotated[str, "way of switching: hot or restart"]
-    injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
-    speculative: Annotated[bool, "begun in advance, before the search was known to need it"]
-    state: Annotated[TrialState, "running, complete or failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumns:
+    """What a run reached; null until it is complete."""
+
     converged_accuracy: Annotated[
         float | None,
         "mean accuracy of the last evaluations, those in a fork's prefix included; 0 to 1, or in"
@@ -91,7 +111,12 @@ class TrialFacts:
         float | None,
         "accuracy at which a whole run might have been stopped, in a search that may do so",
     ]
-    worker_steps: Annotated[int, "done so far, a fork's prefix included"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeColumns:
+    """How long a run took."""
+
     training_seconds: Annotated[
         float | None,
         "training time until its end or its stop, a fork's prefix included; null for failed runs"
@@ -111,7 +136,15 @@ class TrialFacts:
     first_phase_worker_steps_per_second: Annotated[float | None, "throughput in that part"]
     second_phase_seconds: Annotated[float | None, "the part of paid_seconds in the second protocol"]
     second_phase_worker_steps_per_second: Annotated[float | None, "throughput in that part"]
-    guard: Annotated[
+
+
+@dataclass(frozen=True, slots=True)
+class GuardColumns:
+    """What the guard of a run did."""
+
+    COLUMNS: ClassVar[Mapping[str, str]] = {"state": "guard", "lost_seconds": "guard_lost_seconds"}
+
+    state: Annotated[
         str | None, "off, quiet, or alarmed (it sent the run back to its switch); null if unknown"
     ]
     failed_switches: Annotated[
@@ -122,57 +155,66 @@ class TrialFacts:
         "switch with which the run came to its end, after those that failed; 100 for the first"
         " protocol alone; null if it ended at an alarm, or is unknown",
     ]
-    guard_lost_seconds: Annotated[
+    lost_seconds: Annotated[
         float | None, "training time from failed switches to their alarms; null without any"
     ]
-    target_accuracy: Annotated[
-        float | None, "target of the search or the policy; null while unknown"
-    ]
-    target_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
-    time_to_accuracy_seconds: Annotated[
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumns:
+    """The target of a run, and when it was reached."""
+
+    COLUMNS: ClassVar[Mapping[str, str]] = {
+        "accuracy": "target_accuracy",
+        "value": "target_value",
+        "seconds": "time_to_accuracy_seconds",
+        "is_censored": "time_to_accuracy_is_censored",
+    }
+
+    accuracy: Annotated[float | None, "target of the search or the policy; null while unknown"]
+    value: Annotated[float | None, "the same as a value of the metric, in its unit"]
+    seconds: Annotated[
         float | None,
         "training time at the first evaluation at the target, in a fork's prefix or after",
     ]
-    time_to_accuracy_is_censored: Annotated[
+    is_censored: Annotated[
         bool | None,
         "whether it never reached the target: that takes longer than training_seconds",
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFacts:
+    """All that is known of a trial but its phases and evaluations.
+
+    Side by side, the fields are the columns of the view `syncswitch_trial_facts`, and of `trials`
+    in `frames`.
+    """
+
+    trial_id: Annotated[int, "number in this database"]
+    job: JobColumns
+    total_worker_steps: Annotated[int, "W, length of the job"]
+    metric: MetricColumns
+    origin: OriginColumns
+    candidate_percent: Annotated[float | None, "switch point that it counts for; null for none"]
+    switch_percent: Annotated[float, "percent of W in the first protocol"]
+    replicate: Annotated[int, "index among the repeats of its switch point"]
+    seed: Annotated[int | None, "seed of parameters and order of data; null if unknown"]
+    parent_trial_id: Annotated[int | None, "trial that it was forked from; null for none"]
+    fork_percent: Annotated[float | None, "percent of W at which it was forked"]
+    under: ConditionColumns
+    speculative: Annotated[bool, "begun in advance, before the search was known to need it"]
+    state: Annotated[TrialState, "running, complete or failed"]
+    result: ResultColumns
+    worker_steps: Annotated[int, "done so far, a fork's prefix included"]
+    times: TimeColumns
+    guard: GuardColumns
+    target: TargetColumns
     started_at: Annotated[datetime | None, "UTC"]
     ended_at: Annotated[datetime | None, "UTC; null while running"]
     host: Annotated[str | None, "machine of the chief; null if unknown"]
     failure: Annotated[str | None, "reason of its failure"]
     software: Annotated[dict[str, str] | None, "version by name of distribution"]
-
-
-@dataclass(frozen=True)
-class JobColumns:
-    """The job, in tables with rows for each job."""
-
-    workload: Annotated[str, "name of the workload"]
-    fingerprint: Annotated[str, "fingerprint of the job: the workload on its cluster"]
-    workers: Annotated[int, "n, size of the cluster"]
-    simulated_cluster: Annotated[
-        str | None, "digest of the simulated cluster's profile; null for a real one"
-    ]
-    first_protocol: Annotated[str, "protocol before the switch"]
-    second_protocol: Annotated[str, "protocol after the switch"]
-    momentum_after_switch: Annotated[
-        str | None, "momentum of the second protocol, such as own or same; null if it is not known"
-    ]
-
-
-@dataclass(frozen=True)
-class MeasuredJobColumns(JobColumns):
-    """The job, in tables with accuracies.
-
-    Beside each accuracy, of which more is always better, stands the metric's own value.
-    """
-
-    metric: Annotated[str, "name of the metric that its runs are compared by"]
-    metric_goal: Annotated[
-        str, "max if more of the metric is better; if min, every accuracy is its negative"
-    ]
-    metric_unit: Annotated[str | None, "unit of the metric's values; null for none"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,17 +162,18 @@ def read_recording(
         for trial in store.trials(workload=selector)
         if trial.state == TrialState.COMPLETE
         and trial.conditions.is_undisturbed
-        and trial.study not in replays
-        and (trial.first_protocol, trial.second_protocol) == protocols
-        and workers in (None, trial.workers)
-        and cluster in (None, "simulated" if trial.simulated_cluster else "real")
+        and trial.origin.study not in replays
+        and (trial.job.first_protocol, trial.job.second_protocol) == protocols
+        and workers in (None, trial.job.workers)
+        and cluster in (None, "simulated" if trial.job.simulated_cluster else "real")
     ]
     counted = [trial for trial in complete if trial.candidate_percent is not None]
-    counted = [trial for trial in counted if trial.simulated_cluster is None] or counted
-    jobs = {trial.fingerprint: trial for trial in counted}
+    counted = [trial for trial in counted if trial.job.simulated_cluster is None] or counted
+    jobs = {trial.job.fingerprint: trial for trial in counted}
     if len(jobs) > 1:
         found = ", ".join(
-            f"{name[:12]} ({one.workers}{' simulated' if one.simulated_cluster else ''} workers)"
+            f"{name[:12]} ({one.job.workers}"
+            f"{' simulated' if one.job.simulated_cluster else ''} workers)"
             for name, one in jobs.items()
         )
         raise UserError(
@@ -182,7 +183,7 @@ def read_recording(
     runs: list[RecordedRun] = []
     for job in jobs:
         whole = whole_runs(
-            [trial for trial in complete if trial.fingerprint == job], store.curves(job)
+            [trial for trial in complete if trial.job.fingerprint == job], store.curves(job)
         )
         runs = [whole[trial.trial_id] for trial in counted if trial.trial_id in whole]
     registered = PolicyRegistry(database).workload(job) if runs else None
@@ -235,18 +236,18 @@ def _own_part(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:
     )
     return RecordedRun(
         candidate_percent=switch_point,
-        accuracy=trial.converged_accuracy or 0.0,
-        training_seconds=trial.training_seconds or 0.0,
-        diverged=bool(trial.diverged),
-        first_seconds=_first_seconds(trial.phases, trial.first_protocol),
+        accuracy=trial.result.converged_accuracy or 0.0,
+        training_seconds=trial.times.training_seconds or 0.0,
+        diverged=bool(trial.result.diverged),
+        first_seconds=_first_seconds(trial.phases, trial.job.first_protocol),
         worker_steps=trial.worker_steps,
         evaluations=curve,
         phases=trial.phases,
-        switch_overhead_seconds=trial.switch_overhead_seconds or 0.0,
+        switch_overhead_seconds=trial.times.switch_overhead_seconds or 0.0,
         seed=trial.seed,
-        stopped_early=bool(trial.stopped_early),
-        converged_evaluations=trial.converged_evaluations or CONVERGENCE_EVALUATIONS,
-        name=trial.source or f"{trial.study} trial {trial.trial_number}",
+        stopped_early=bool(trial.result.stopped_early),
+        converged_evaluations=trial.result.converged_evaluations or CONVERGENCE_EVALUATIONS,
+        name=trial.origin.source or f"{trial.origin.study} trial {trial.origin.trial_number}",
     )
 
 
@@ -260,7 +261,7 @@ def _fork_worker_step(trial: StoredTrial) -> int:
 def _with_prefix(
     own: RecordedRun, parent: RecordedRun, start: int, trial: StoredTrial
 ) -> RecordedRun:
-    inherited_seconds = trial.inherited_seconds or 0.0
+    inherited_seconds = trial.times.inherited_seconds or 0.0
     prefix = cut_phases(parent.phases, 0, start, parent.clock())
     seconds = sum(phase.seconds for phase in prefix)
     # The checkpoint's time is measured; the time of its worker-step in the parent is interpolated.
@@ -269,7 +270,7 @@ def _with_prefix(
     phases = merge_phases((*prefix, *own.phases))
     return replace(
         own,
-        first_seconds=_first_seconds(phases, trial.first_protocol),
+        first_seconds=_first_seconds(phases, trial.job.first_protocol),
         worker_steps=max(own.worker_steps, start),
         evaluations=(
             *(one for one in parent.evaluations if one.worker_step <= start),

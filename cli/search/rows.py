@@ -71,19 +71,14 @@ def print_newest(
     if not newest:
         echo(nothing)
         return
-    metrics = list(map(metric_of, newest))
+    metrics = [row.metric.metric for row in newest]
     title = metric_title(metrics)
     table = [cells(row, metric, title) for row, metric in zip(newest, metrics, strict=True)]
-    if not any(row.simulated_cluster for row in newest):
+    if not any(row.job.simulated_cluster for row in newest):
         table = [[cell for cell in row if cell[0] != "workers"] for row in table]
     print_rows(table, {"speculative", "from", "under"}, prose="under")
     if rest:
         echo(rest)
-
-
-def metric_of(row: Any) -> Metric:
-    """The metric of a row that has its columns."""
-    return Metric(row.metric, row.metric_goal, row.metric_unit)
 
 
 def chosen_format(

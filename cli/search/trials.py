@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Mapping
 from itertools import chain, groupby
@@ -16,7 +15,6 @@ from syncswitch.cli.console import Row, echo, print_json, print_rows
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.rows import (
     chosen_format,
-    metric_of,
     newest_of,
     nothing_found,
     optional_workload,
@@ -41,6 +39,7 @@ from syncswitch.storage.export import tables
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
+from syncswitch.storage.records.flat import flat, values_of
 from syncswitch.storage.records.job import protocol_label
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.choice import TrialChoice
@@ -148,24 +147,24 @@ def _export(
 
 
 def _document(trial: StoredTrial) -> dict[str, Any]:
-    known = dataclasses.asdict(trial)
+    known = flat(trial)
     del known["failed"]  # their number is told
-    return metric_of(trial).document({**known, "state": state_of(trial), "end": trial.end})
+    return trial.metric.metric.document({**known, "state": state_of(trial), "end": trial.end})
 
 
 def _cells(trial: StoredTrial, metric: Metric, title: str) -> Row:
     fork = trial.fork
-    accuracy = None if trial.diverged else trial.converged_accuracy
-    conditions = conditions_text(trial.online, trial.switch_mechanism, trial.injections)
+    accuracy = None if trial.result.diverged else trial.result.converged_accuracy
+    conditions = conditions_text(*values_of(trial.under))
     return [
-        ("run", trial.source or f"{trial.study} {trial.trial_number}"),
-        ("workers", workers_text(trial.workers, trial.simulated_cluster)),
+        ("run", trial.origin.source or f"{trial.origin.study} {trial.origin.trial_number}"),
+        ("workers", workers_text(trial.job.workers, trial.job.simulated_cluster)),
         ("candidate", _candidate(trial.candidate_percent, trial.switch_percent)),
         ("speculative", "yes" if trial.speculative else NONE),
         ("from", f"{fork.trial_number} at {fork.percent:g} %" if fork else NONE),
         ("end", trial.end or state_of(trial)),
         (title, named_text(accuracy_text(accuracy, metric), metric, title)),
-        ("seconds", value_text(trial.training_seconds, ".1f")),
+        ("seconds", value_text(trial.times.training_seconds, ".1f")),
         ("under", conditions or NONE),
     ]
 
@@ -221,10 +220,11 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
     with open_database(storage_url, create=False) as database:
         found = switch_point_statistics(database, workload=selector_of(reference))
         registry = PolicyRegistry(database)
-        jobs = {one.fingerprint: registry.workload(one.fingerprint) for one in found}
+        names = dict.fromkeys(one.job.fingerprint for one in found)
+        jobs = {name: registry.workload(name) for name in names}
     clusters = {name: job.identity.cluster for name, job in jobs.items() if job is not None}
     if as_json:
-        print_json([metric_of(one).document(dataclasses.asdict(one)) for one in found])
+        print_json([one.metric.metric.document(flat(one)) for one in found])
     elif not found:
         echo(nothing_found(reference, "completed run"))
     else:
@@ -233,22 +233,22 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
 
 def _print_switch_points(found: list[SwitchPointStatistics], clusters: Mapping[str, str]) -> None:
     def shared(one: SwitchPointStatistics) -> tuple[str, str]:
-        return one.fingerprint, conditions_text(one.online, one.switch_mechanism, one.injections)
+        return one.job.fingerprint, conditions_text(*values_of(one.under))
 
     for number, ((fingerprint, conditions), group) in enumerate(groupby(found, key=shared)):
         first, *others = group
         echo(
             "\n" * bool(number)
-            + f"{first.workload}, {clusters[fingerprint]} [{fingerprint[:12]}]"
+            + f"{first.job.workload}, {clusters[fingerprint]} [{fingerprint[:12]}]"
             + (f", {conditions}" if conditions else "")
         )
         print_rows([_switch_point_cells(one) for one in (first, *others)], {"stopped"})
 
 
 def _switch_point_cells(one: SwitchPointStatistics) -> Row:
-    name = f" ({protocol_label(one.first_protocol)})" if one.candidate_percent == 100 else ""
+    name = f" ({protocol_label(one.job.first_protocol)})" if one.candidate_percent == 100 else ""
     accuracy = accuracy_interval(
-        one.mean_accuracy, one.lower_accuracy, one.upper_accuracy, metric_of(one)
+        one.mean_accuracy, one.lower_accuracy, one.upper_accuracy, one.metric.metric
     )
     share = None if one.speed_up is None else 1 / one.speed_up
     return [
@@ -256,7 +256,10 @@ def _switch_point_cells(one: SwitchPointStatistics) -> Row:
         ("runs", str(one.runs)),
         ("diverged", str(one.diverged_runs or NONE)),
         ("stopped", str(one.stopped_runs or NONE)),
-        (one.metric, accuracy),
+        (one.metric.name, accuracy),
         ("seconds", value_text(one.mean_training_seconds, ".1f")),
-        ("time / BSP" if one.first_protocol == "bsp" else "time / first", value_text(share, ".2f")),
+        (
+            f"time / {'BSP' if one.job.first_protocol == 'bsp' else 'first'}",
+            value_text(share, ".2f"),
+        ),
     ]

@@ -12,7 +12,6 @@ from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.rows import (
     chosen_format,
-    metric_of,
     optional_workload,
     output_option,
     print_newest,
@@ -32,6 +31,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
 from syncswitch.storage.queries.policies import PolicyUseFacts, use_facts
+from syncswitch.storage.records.flat import flat, values_of
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.uses.spool import TakenIn, take_in
 
@@ -75,9 +75,9 @@ def list_uses(
         print_newest(found, _cells, nothing)
         return
     texts = (
-        tables.csv_text("uses", [list(map(dataclasses.astuple, found))])
+        tables.csv_text("uses", [[list(values_of(one)) for one in found]])
         if kind == "csv"
-        else tables.json_text(metric_of(one).document(dataclasses.asdict(one)) for one in found)
+        else tables.json_text(one.metric.metric.document(flat(one)) for one in found)
     )
     write_rows("uses", output, lambda file: tables.write_text(file, texts))
 
@@ -120,16 +120,16 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
 
 
 def _cells(use: PolicyUseFacts, metric: Metric, title: str) -> Row:
-    reached = named_text(accuracy_text(use.accuracy, metric), metric, title)
+    reached = named_text(accuracy_text(use.result.accuracy, metric), metric, title)
     return [
-        ("workload", use.workload),
+        ("workload", use.job.workload),
         ("version", str(use.policy_version)),
         ("seed", str(use.seed)),
-        (title, "diverged" if use.diverged else reached),
-        ("kept", {True: "yes", False: "no", None: "unknown"}[use.kept]),
+        (title, "diverged" if use.result.diverged else reached),
+        ("kept", {True: "yes", False: "no", None: "unknown"}[use.result.kept]),
         ("seconds", seconds_text(use.training_seconds)),
-        ("guard", use.guard),
-        ("held", percent_text(use.held_percent)),
+        ("guard", use.guard.state),
+        ("held", percent_text(use.guard.held_percent)),
         ("ended", str(use.ended_at.date())),
-        ("under", conditions_text(use.online, use.switch_mechanism, use.injections) or NONE),
+        ("under", conditions_text(*values_of(use.under)) or NONE),
     ]

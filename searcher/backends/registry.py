@@ -23,7 +23,7 @@ ENTRY_POINTS = "syncswitch.trainers"
 
 def _added() -> Iterator[type[TrainerChoice]]:
     taken = {kind.name for kind in _BUILT_IN}
-    for found in registered(ENTRY_POINTS, TrainerChoice):
+    for found in registered(ENTRY_POINTS, TrainerChoice):  # type: ignore[type-abstract]
         if isinstance(found, UserError):
             _LOG.warning("%s", found)
         elif getattr(found, "name", None) in {None, *taken}:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 
-from syncswitch.searcher.learning import policy_explained, search_explained
+from syncswitch.searcher.learning import job_of, search_explained, uses_explained
 from syncswitch.searcher.search.explanation import Explanation
-from syncswitch.searcher.search.observations import read_observations
+from syncswitch.searcher.search.observations import read_observations, total_cost
 from syncswitch.searcher.selection import ClusterKind, Selection, only_job
 from syncswitch.searcher.speed_up import Estimate, SpeedUp, mean, speed_up_of
 from syncswitch.searcher.strategies.base import Strategy
@@ -22,8 +22,8 @@ from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
-from syncswitch.storage.queries.policies import PolicyUseFacts, use_facts
-from syncswitch.storage.queries.search_costs import StudyCost, study_costs
+from syncswitch.storage.queries.policies import PolicyUseFacts, facts_of
+from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.job import (
     RunConditions,
     SearchInfo,
@@ -116,7 +116,7 @@ class ReportRun:
     @property
     def seconds(self) -> float | None:
         """Training time of the whole run; None where unknown, or where switches failed in it."""
-        return None if self.trial.failed else self.trial.whole_run_seconds
+        return None if self.trial.failed else self.trial.times.whole_run_seconds
 
     @property
     def is_complete(self) -> bool:
@@ -126,7 +126,7 @@ class ReportRun:
     @property
     def is_sound(self) -> bool:
         """Whether it is complete and did not diverge."""
-        return self.is_complete and not self.trial.diverged
+        return self.is_complete and not self.trial.result.diverged
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class SwitchPoint:
     @property
     def accuracy(self) -> Estimate | None:
         """Mean converged accuracy with its 95 % interval; None where every run diverged."""
-        return _mean(run.trial.converged_accuracy for run in self.runs if run.is_sound)
+        return _mean(run.trial.result.converged_accuracy for run in self.runs if run.is_sound)
 
     @property
     def seconds(self) -> Estimate | None:
@@ -215,7 +215,7 @@ class ReportData:
     policy: PolicyEntry | None
     versions: tuple[PolicyEntry, ...]
     search: SearchInfo | None
-    cost: StudyCost | None
+    cost: SearchCost | None
     trouble: UserError | None
     conditions: RunConditions
     runs: tuple[ReportRun, ...]
@@ -378,7 +378,7 @@ def _shown_conditions(trials: Iterable[StoredTrial], search: SearchInfo | None) 
     """The conditions of the search; without one the usual ones, if a complete run had them."""
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     if search is not None:
-        complete = [trial for trial in complete if trial.study == search.study]
+        complete = [trial for trial in complete if trial.origin.study == search.study]
     found = [trial.conditions for trial in complete]
     usual = RunConditions()
     return usual if not found or usual in found else found[-1]
@@ -411,11 +411,9 @@ def load_report(
         job, namesakes = only_job(registry.workloads(selection.selector), selection, place)
         fingerprint = job.identity.fingerprint
         versions = tuple(registry.entries(workload=fingerprint))
-        searches = {
-            info.study: info
-            for info in store.searches(workload=fingerprint)
-            if info.strategy in STRATEGIES  # a sweep looks for no switch point
-        }
+        every_search = store.searches(workload=fingerprint)
+        # A sweep looks for no switch point.
+        searches = {info.study: info for info in every_search if info.strategy in STRATEGIES}
         policy, search = _shown(versions, searches, study, version)
         trials = store.trials(fingerprint=fingerprint)
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
@@ -423,28 +421,32 @@ def load_report(
         whole = whole_runs(complete, store.curves(fingerprint))
         used = uses(read, fingerprint)
         # A later run counts for the switch point that held in it.
-        held = (
-            use.switch_percent if use.held_percent is None else use.held_percent for use in used
-        )
-        later = [replace(use, candidate_percent=one) for use, one in zip(used, held, strict=True)]
+        later = [replace(use, candidate_percent=use.held_percent) for use in used]
         whole |= whole_runs(later, use_curves(read, fingerprint))
         path: tuple[PathStep, ...] = ()
         target: float | None = None
         trouble: UserError | None = None
+        cost: SearchCost | None = None
+        finished: list[Observation] = []
         if search is not None:
             of_it = {
-                trial.trial_number: trial
+                trial.origin.trial_number: trial
                 for trial in trials
-                if trial.study == search.study and trial.trial_number is not None
+                if trial.origin.study == search.study and trial.origin.trial_number is not None
             }
+            cost = total_cost(job.identity, of_it.values())
             finished = read_observations(read, search.study, of_it)
             path, target, trouble = _path(stored_strategy(search), finished)
         why: Explanation | None = None
+        is_found_here = policy is None or (
+            search is not None and search.study == policy.policy.study and not policy.imported_at
+        )
         with contextlib.suppress(UserError):  # nobody can explain it
-            if policy is not None:
-                why = policy_explained(read, policy)
+            if policy is not None and not is_found_here:
+                of_job = job_of(read, policy.policy, job.identity, used, every_search)
+                why = uses_explained(of_job)
             elif search is not None:
-                why = search_explained(read, search)
+                why = search_explained(search, finished)
         return ReportData(
             identity=job.identity,
             namesakes=tuple(other.identity for other in namesakes),
@@ -454,7 +456,7 @@ def load_report(
             policy=policy,
             versions=versions,
             search=search,
-            cost=next(iter(study_costs(read, study=search.study)), None) if search else None,
+            cost=cost,
             trouble=trouble if policy is None else None,
             conditions=_shown_conditions(trials or later, search),
             runs=tuple(ReportRun(trial, whole.get(trial.trial_id)) for trial in trials),
@@ -463,7 +465,7 @@ def load_report(
             why=why,
             measured_target=target,
             software=policy.policy.software if policy else newest,
-            uses=tuple(use_facts(read, fingerprint=fingerprint)),
+            uses=tuple(facts_of(used, [entry.policy for entry in versions])),
             use_summaries={
                 entry.policy.version: use_summary(entry.policy, used) for entry in versions
             },

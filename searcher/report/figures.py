@@ -86,11 +86,13 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
         ):
             alike = [run for run in sound if _label(run) == label]
             x = [places[run.trial.trial_id] for run in alike]
-            y = [metric.value(run.trial.converged_accuracy or 0.0) for run in alike]
+            y = [metric.value(run.trial.result.converged_accuracy or 0.0) for run in alike]
             if alike:
                 style = {"color": "#333", "ms": 5, "alpha": 0.7, "fillstyle": filling}
                 axes.plot(x, y, marker, **style, label=label)
-        _draw_diverged(axes, [places[run.trial.trial_id] for run in runs if run.trial.diverged])
+        _draw_diverged(
+            axes, [places[run.trial.trial_id] for run in runs if run.trial.result.diverged]
+        )
         axes.margins(y=0.2)
         axes.set_ylim(axes.get_ylim())  # the interval of two runs may be wider, and is cut
         known = {one.percent: mean for one in data.switch_points if (mean := one.accuracy)}
@@ -111,9 +113,9 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
 
 
 def _label(run: ReportRun) -> str:
-    if run.trial.use_id is not None:
+    if run.trial.origin.use_id is not None:
         return "one later run"
-    return "one run, stopped early" if run.trial.stopped_early else "one run"
+    return "one run, stopped early" if run.trial.result.stopped_early else "one run"
 
 
 def _means_and_halves(
@@ -315,10 +317,10 @@ def later_uses(data: ReportData) -> Drawing:
     failed = [
         (number, float(percent))
         for number, use in uses
-        for percent in (use.failed_percents.split(", ") if use.failed_percents else ())
+        for percent in (use.guard.failed_percents.split(", ") if use.guard.failed_percents else ())
     ]
-    kept = sum(bool(use.kept) for use in data.uses)
-    judged = any(use.kept is not None for use in data.uses)
+    kept = sum(bool(use.result.kept) for use in data.uses)
+    judged = any(use.result.kept is not None for use in data.uses)
     how = f"{kept} of {counted(len(uses), 'later run')} kept the {metric.name}; crosses did not."
     drawing = Drawing(
         "Later runs with the policy",
@@ -332,13 +334,22 @@ def later_uses(data: ReportData) -> Drawing:
             ("not kept", False, "X", SECOND),
             ("no target measured", None, "o", QUIET),
         ):
-            sound = [(n, use) for n, use in uses if use.kept is is_kept and not use.diverged]
+            sound = [
+                (n, use)
+                for n, use in uses
+                if use.result.kept is is_kept and not use.result.diverged
+            ]
             if sound:
-                x, y = [n for n, _ in sound], [metric.value(use.accuracy) for _, use in sound]
+                x, y = (
+                    [n for n, _ in sound],
+                    [metric.value(use.result.accuracy) for _, use in sound],
+                )
                 axes.plot(x, y, marker, color=colour, ms=6, label=label)
-        _draw_diverged(axes, [number for number, use in uses if use.diverged])
-        axis = SwitchAxis([*(use.held_percent for _, use in uses), *(one for _, one in failed)])
-        held = [axis.at(use.held_percent) for _, use in uses]
+        _draw_diverged(axes, [number for number, use in uses if use.result.diverged])
+        axis = SwitchAxis(
+            [*(use.guard.held_percent for _, use in uses), *(one for _, one in failed)]
+        )
+        held = [axis.at(use.guard.held_percent) for _, use in uses]
         below.plot([n for n, _ in uses], held, "o", color=POLICY, ms=5, label="switch that held")
         if failed:
             x, y = [n for n, _ in failed], [axis.at(percent) for _, percent in failed]

@@ -59,7 +59,7 @@ def headline(data: ReportData, words: Words) -> str:
         return f"{counted(complete, 'run')} of {name} recorded; no search for its policy yet."
     if data.trouble is not None:
         return f"The search for {name} has no answer: {words.say(data.trouble)}."
-    mine = [run for run in data.runs if run.trial.study == data.search.study]
+    mine = [run for run in data.runs if run.trial.origin.study == data.search.study]
     running = sum(state_of(run.trial) == TrialState.RUNNING for run in mine)
     state = f"is under way ({running} running)" if running else "was stopped and can be continued"
     if not data.path:
@@ -194,13 +194,15 @@ def uses_figure_sentence(data: ReportData) -> str:
     """The sentence above the later runs."""
     kept, tried = (
         sum(map(bool, one))
-        for one in zip(*((use.kept, use.failed_percents) for use in data.uses), strict=True)
+        for one in zip(
+            *((use.result.kept, use.guard.failed_percents) for use in data.uses), strict=True
+        )
     )
     text = (
         f"{kept} of {counted(len(data.uses), 'later run')} kept the"
         f" {data.identity.decided_by.name}."
     )
-    if all(use.kept is None for use in data.uses):
+    if all(use.result.kept is None for use in data.uses):
         text = UNJUDGED
     if tried:
         text += (

@@ -46,19 +46,19 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
     found = [
         Observation(
             switch_percent=row.switch_percent,
-            accuracy=row.converged_accuracy,
-            diverged=bool(row.diverged),
-            trial_number=row.trial_number,
+            accuracy=row.result.converged_accuracy,
+            diverged=bool(row.result.diverged),
+            trial_number=row.origin.trial_number,
             replicate=row.replicate,
-            stopped_early=bool(row.stopped_early),
-            plateau_accuracy=row.plateau_accuracy,
+            stopped_early=bool(row.result.stopped_early),
+            plateau_accuracy=row.result.plateau_accuracy,
             cost=cost_of(row),
-            alarmed=row.guard == "alarmed",
+            alarmed=row.guard.state == "alarmed",
         )
         for row in rows
         if row.state == TrialState.COMPLETE
-        and row.converged_accuracy is not None
-        and row.trial_number is not None
+        and row.result.converged_accuracy is not None
+        and row.origin.trial_number is not None
     ]
     return sorted(found, key=lambda run: run.trial_number)
 
@@ -143,9 +143,9 @@ def cost_of(row: StoredTrial) -> TrialCost:
     """Returns the cost and the pace of a run."""
     W = row.total_worker_steps
     return TrialCost(
-        paid_seconds=max(0.0, row.paid_seconds or 0.0),
-        first_seconds=seconds_at_pace(row.phases, row.first_protocol, W),
-        second_seconds=seconds_at_pace(row.phases, row.second_protocol, W),
+        paid_seconds=max(0.0, row.times.paid_seconds or 0.0),
+        first_seconds=seconds_at_pace(row.phases, row.job.first_protocol, W),
+        second_seconds=seconds_at_pace(row.phases, row.job.second_protocol, W),
         reached_percent=min(100.0, 100.0 * row.worker_steps / W),
     )
 

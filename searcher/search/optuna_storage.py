@@ -231,8 +231,8 @@ def _mismatches(
             if row is None or state != TrialState.COMPLETE:
                 yield "unrecorded", trial.number
             elif (trial.value, bool(trial.user_attrs.get("diverged"))) != (
-                row.converged_accuracy,
-                bool(row.diverged),
+                row.result.converged_accuracy,
+                bool(row.result.diverged),
             ):
                 yield "contradiction", trial.number
         elif trial.state == OptunaState.RUNNING and state in {

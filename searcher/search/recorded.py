@@ -38,11 +38,11 @@ def completed_runs(
     complete = [row for row in rows if row.state == TrialState.COMPLETE]
     if not complete:
         return {}
-    whole = whole_runs(complete, store.curves(complete[0].fingerprint, study=study))
+    whole = whole_runs(complete, store.curves(complete[0].job.fingerprint, study=study))
     return {
-        row.trial_number: whole[row.trial_id]
+        row.origin.trial_number: whole[row.trial_id]
         for row in complete
-        if row.trial_id in whole and row.trial_number is not None
+        if row.trial_id in whole and row.origin.trial_number is not None
     }
 
 
@@ -66,12 +66,12 @@ def usable_runs(
     studies = {search.study for search in searches if search.trainer == trainer}
     found: dict[tuple[float, int | None], StoredTrial] = {}
     for row in store.trials(fingerprint=identity.fingerprint):
-        is_whole = row.state == TrialState.COMPLETE and not row.stopped_early
+        is_whole = row.state == TrialState.COMPLETE and not row.result.stopped_early
         if guarded:
-            is_alike = row.guard != "off" or row.switch_percent >= BASELINE_PERCENT
+            is_alike = row.guard.state != "off" or row.switch_percent >= BASELINE_PERCENT
         else:
-            is_alike = row.guard != "alarmed"
-        if row.study in studies and is_whole and is_alike and row.conditions == conditions:
+            is_alike = row.guard.state != "alarmed"
+        if row.origin.study in studies and is_whole and is_alike and row.conditions == conditions:
             found.setdefault((row.switch_percent, row.seed), row)
     return list(found.values())
 
@@ -125,8 +125,10 @@ def sweep_band(store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: 
     if not is_guarded or spec.switch_percent >= BASELINE_PERCENT:
         return None
     usable = usable_runs(store, spec.identity, trainer, spec.conditions)
-    rows = [row for row in usable if row.switch_percent == BASELINE_PERCENT and not row.diverged]
-    accuracies = [row.converged_accuracy or 0.0 for row in rows]
+    rows = [
+        row for row in usable if row.switch_percent == BASELINE_PERCENT and not row.result.diverged
+    ]
+    accuracies = [row.result.converged_accuracy or 0.0 for row in rows]
     threshold: float | None = strategy.threshold
     if strategy.threshold_runs:
         threshold = measured_threshold(accuracies, runs=strategy.threshold_runs)
@@ -180,7 +182,7 @@ def _compared_runs(
     if not compared:
         return []
     rows = usable_runs(store, identity, trainer, conditions)
-    return [row for row in rows if row.study in compared]
+    return [row for row in rows if row.origin.study in compared]
 
 
 def baseline_of_pairs(
@@ -197,8 +199,8 @@ def baseline_of_pairs(
         runs = completed_runs(store, study, rows)
         for row in rows:
             is_it = row.switch_percent == BASELINE_PERCENT and row.seed == spec.seed
-            if is_it and row.trial_number in runs:
-                run = runs[row.trial_number]
+            if is_it and row.origin.trial_number in runs:
+                run = runs[row.origin.trial_number]
                 found = record_of(store, row, spec)
                 return replace(found, evaluations=run.evaluations, phases=run.phases)
     return None
@@ -206,26 +208,26 @@ def baseline_of_pairs(
 
 def record_of(store: TrialStore, row: StoredTrial, spec: TrialSpec) -> TrialRecord:
     """Returns the record of a complete run of a search, as one that costs nothing now."""
-    assert row.study is not None
-    assert row.trial_number is not None
-    assert row.converged_accuracy is not None
+    assert row.origin.study is not None
+    assert row.origin.trial_number is not None
+    assert row.result.converged_accuracy is not None
     now = datetime.now(timezone.utc)
-    seconds = row.training_seconds or 0.0
+    seconds = row.times.training_seconds or 0.0
     return TrialRecord(
         spec=spec,
         worker_steps=row.worker_steps,
-        evaluations=tuple(store.evaluations(row.study, row.trial_number)),
+        evaluations=tuple(store.evaluations(row.origin.study, row.origin.trial_number)),
         phases=row.phases,
-        converged_accuracy=row.converged_accuracy,
-        converged=bool(row.converged),
-        diverged=bool(row.diverged),
-        stopped_early=bool(row.stopped_early),
+        converged_accuracy=row.result.converged_accuracy,
+        converged=bool(row.result.converged),
+        diverged=bool(row.result.diverged),
+        stopped_early=bool(row.result.stopped_early),
         training_seconds=seconds,
         inherited_seconds=seconds,
-        switch_overhead_seconds=row.switch_overhead_seconds or 0.0,
+        switch_overhead_seconds=row.times.switch_overhead_seconds or 0.0,
         started_at=now,
         ended_at=now,
         host=row.host or Owner.current().host,
         software=software_versions(),
-        events=tuple(store.events(row.study, row.trial_number)),
+        events=tuple(store.events(row.origin.study, row.origin.trial_number)),
     )

@@ -126,7 +126,7 @@ class Search(TrialLoop[SearchResult]):
                     replicate=run.replicate,
                     converged_accuracy=run.accuracy,
                     diverged=run.diverged,
-                    training_seconds=state.rows[run.trial_number].training_seconds or 0.0,
+                    training_seconds=state.rows[run.trial_number].times.training_seconds or 0.0,
                 )
                 for run in sorted(runs, key=lambda run: run.trial_number)
             ),
@@ -149,7 +149,7 @@ class Search(TrialLoop[SearchResult]):
 
 def _mean_seconds(percent: float, state: SearchState) -> float | None:
     return mean_of(
-        state.rows[run.trial_number].whole_run_seconds
+        state.rows[run.trial_number].times.whole_run_seconds
         for run in state.course.runs
         if run.switch_percent == percent and not run.diverged
     )

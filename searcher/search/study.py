@@ -183,10 +183,10 @@ class SearchStudy:
         if (
             row is not None
             and row.state == TrialState.COMPLETE
-            and row.converged_accuracy is not None
+            and row.result.converged_accuracy is not None
         ):
-            self.note_result(trial.number, bool(row.diverged), row.training_seconds)
-            self.complete(trial.number, row.converged_accuracy)
+            self.note_result(trial.number, bool(row.result.diverged), row.times.training_seconds)
+            self.complete(trial.number, row.result.converged_accuracy)
             return "told"
         is_stale = self._is_stale(trial, row, patience)
         if not is_stale or self.store.get(self.name, trial.number) != row:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from syncswitch.storage.database.engine import Database
@@ -130,7 +130,7 @@ def copy_job(database: Database, uri: str, workload: RegisteredWorkload) -> int:
     policies = {entry.policy.study: entry.policy for entry in reversed(entries)}
     trials = store.trials(fingerprint=fingerprint, kinds=("search", "use"))
     curves = store.curves(fingerprint) | use_curves(database, fingerprint)
-    running = {row.study for row in trials if row.state == TrialState.RUNNING}
+    running = {row.origin.study for row in trials if row.state == TrialState.RUNNING}
     # The study of a policy from elsewhere is no search of this database.
     copies = [
         search_copy(
@@ -217,7 +217,7 @@ def search_copy(
         started_at=started_at,
         ended_at=None,
         parameters={
-            **_job_parameters(identity),
+            **_job_parameters(flat(identity)),
             **{name: getattr(identity.recipe, name) for name in of_job},
             **{name: getattr(search, name) for name in of_search},
         },
@@ -228,27 +228,28 @@ def search_copy(
 
 def trial_copy(trial: StoredTrial, evaluations: Iterable[Evaluation]) -> RunCopy:
     """Describes a trial of a search, or a use; of a fork the part that it trained itself."""
-    metric = Metric(trial.metric, trial.metric_goal, trial.metric_unit)
-    use_id, version = trial.use_id or "", trial.policy_version
-    copy = _use_copy(use_id, version, trial, trial, trial, metric, evaluations)
-    if trial.study is None:
+    metric, origin, facts = trial.metric.metric, trial.origin, flat(trial)
+    use_id, version = origin.use_id or "", origin.policy_version
+    copy = _use_copy(use_id, version, trial, trial, facts, metric, evaluations)
+    if origin.study is None:
         return copy
     status = FINISHED if trial.state == TrialState.COMPLETE else FAILED
     return replace(
         copy,
-        key=f"trial {trial.trial_number} of {trial.study}",
+        key=f"trial {origin.trial_number} of {origin.study}",
         name=f"{trial.switch_percent:g} %, run {trial.replicate + 1}",
-        parent=f"search {trial.study}",
+        parent=f"search {origin.study}",
         status=KILLED if trial.is_cancelled or trial.is_interrupted else status,
         parameters={**copy.parameters, "replicate": trial.replicate},
-        tags=_tags("search", metric, None, trial_number=trial.trial_number, failure=trial.failure),
+        tags=_tags("search", metric, None, trial_number=origin.trial_number, failure=trial.failure),
     )
 
 
 def use_copy(use_id: str, record: TrialRecord, version: int | None) -> RunCopy:
     """Describes a later run exactly as `trial_copy` does once the database has it."""
     spec, job = record.spec, record.spec.identity
-    return _use_copy(use_id, version, record, spec, job, job.decided_by, record.evaluations)
+    facts = flat(job) | {name: getattr(record, name) for name in _RESULTS}
+    return _use_copy(use_id, version, record, spec, facts, job.decided_by, record.evaluations)
 
 
 def _use_copy(
@@ -256,7 +257,7 @@ def _use_copy(
     version: int | None,
     run: StoredTrial | TrialRecord,
     spec: StoredTrial | TrialSpec,
-    job: StoredTrial | WorkloadIdentity,
+    facts: Mapping[str, Any],
     metric: Metric,
     evaluations: Iterable[Evaluation],
 ) -> RunCopy:
@@ -273,11 +274,11 @@ def _use_copy(
         further = {name: value for name, value in one.further if name not in measured}
         # They have no other value, even those that are called an accuracy.
         points += _points(further, Metric(), one.worker_step, one.elapsed_seconds)
-    results = {name: getattr(run, name) for name in _RESULTS}
+    results = {name: facts[name] for name in _RESULTS}
     for phase in run.phases:
         for name in ("worker_steps_per_second", "mean_staleness", "max_staleness"):
             results[f"{phase.protocol}_{name}"] = getattr(phase, name)
-    points += _points(results, metric, run.worker_steps, run.training_seconds or 0.0)
+    points += _points(results, metric, run.worker_steps, results["training_seconds"] or 0.0)
     return RunCopy(
         key=f"use {use_id}",
         name=f"use of {what}, seed {spec.seed}",
@@ -292,17 +293,16 @@ def _use_copy(
             "online": None if is_usual else conditions.online,
             "switch_mechanism": None if is_usual else conditions.switch_mechanism,
             "injections": None if is_usual else "; ".join(conditions.injections),
-            **_job_parameters(job),
+            **_job_parameters(facts),
         },
         tags=_tags("use", metric, version),
         points=tuple(points),
     )
 
 
-def _job_parameters(job: StoredTrial | WorkloadIdentity) -> dict[str, object]:
+def _job_parameters(facts: Mapping[str, Any]) -> dict[str, object]:
     protocols = ("first_protocol", "second_protocol", "momentum_after_switch")
-    names = ("workers", *protocols, "total_worker_steps")
-    return {name: getattr(job, name) for name in names}
+    return {name: facts[name] for name in ("workers", *protocols, "total_worker_steps")}
 
 
 def _tags(kind: str, metric: Metric, version: int | None, **others: object) -> dict[str, str]:

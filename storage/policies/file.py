@@ -44,18 +44,20 @@ class PolicyFile:
     workload: RegisteredWorkload
 
 
-def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
-    """Returns the policy as JSON values.
-
-    Raises PolicyError if a file with these values could not be read again.
-    """
+def checked_content(policy: TimingPolicy) -> BaseModel:
+    """Returns what a policy file holds; raises PolicyError if it could not be read again."""
     from syncswitch.storage.policies.schema import PolicyContent
 
-    values = _dumped(PolicyContent, flat(policy), "timing policy")
+    content = _checked(PolicyContent, flat(policy), "timing policy")
     impossible = impossible_accuracy(policy)
     if impossible:
         raise PolicyError(f"impossible timing policy: {impossible}")
-    return values
+    return content
+
+
+def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
+    """Returns the policy as JSON values; raises as `checked_content`."""
+    return checked_content(policy).model_dump(mode="json")
 
 
 def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
@@ -70,7 +72,7 @@ def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
         raise PolicyError(f"impossible timing policy: {mismatch}")
     content = {**flat(workload.identity), "reference": workload.reference}
     values = {
-        "workload": _dumped(WorkloadContent, content, "workload"),
+        "workload": _checked(WorkloadContent, content, "workload").model_dump(mode="json"),
         "policy": policy_to_dict(policy),
     }
     document = {"schema_version": SCHEMA_VERSION, "checksum": checksum_of(values), **values}
@@ -186,13 +188,13 @@ def _useless(path: str | Path, why: str) -> PolicyError:
     return PolicyError(f"policy file {path} {why}", remedy=EXPORT_AGAIN)
 
 
-def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[str, Any]:
+def _checked(model: type[BaseModel], content: dict[str, Any], what: str) -> BaseModel:
     from pydantic import ValidationError
 
     from syncswitch.storage.policies.schema import first_fault
 
     try:
-        return model.model_validate(content).model_dump(mode="json")
+        return model.model_validate(content)
     except ValidationError as error:
         raise PolicyError(f"impossible {what}: {first_fault(error)}") from error
 

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import SEARCH_FIRST, Command, PolicyError, Run
-from syncswitch.storage.policies.file import PolicyFile, job_mismatch, policy_to_dict
+from syncswitch.storage.policies.file import PolicyFile, checked_content, job_mismatch
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import LARGEST_INTEGER, RegisteredWorkload, WorkloadIdentity
@@ -170,7 +170,7 @@ class PolicyRegistry:
             PolicyError: The workload is not registered, a value is impossible, or `current` was
                 moved to another version.
         """
-        policy_to_dict(replace(policy, version=1))  # it must be possible to export it
+        checked_content(replace(policy, version=1))
 
         def operation(connection: Connection) -> TimingPolicy:
             if lock_workload(connection, policy.job.fingerprint) is None:

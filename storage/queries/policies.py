@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from syncswitch.storage.columns import MeasuredJobColumns
+from syncswitch.storage.columns import ConditionColumns, JobColumns, MetricColumns
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.guard import Target
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
-from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.trials.choice import JobChoice
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PolicyVersion(MeasuredJobColumns):
+class PolicyVersion:
     """The columns of `policy_versions`; the name of the workload is that at the publication."""
 
+    job: JobColumns
+    metric: MetricColumns
     version: Annotated[int, "1, 2, ... per fingerprint"]
     aliases: Annotated[str, "aliases that point at it, joined by commas; empty without one"]
     total_worker_steps: Annotated[int, "W, length of the job"]
@@ -61,7 +63,9 @@ def policy_versions(
     """Returns the versions of policies, by workload, cluster and version; see `JobChoice`."""
     entries = PolicyRegistry(database).entries(workload=workload or fingerprint)
     rows = [_row(one) for one in entries if fingerprint in (None, one.policy.job.fingerprint)]
-    return sorted(rows, key=lambda row: (row.workload, row.workers, row.fingerprint, row.version))
+    return sorted(
+        rows, key=lambda row: (row.job.workload, row.job.workers, row.job.fingerprint, row.version)
+    )
 
 
 def _row(entry: PolicyEntry) -> PolicyVersion:
@@ -86,13 +90,9 @@ def _row(entry: PolicyEntry) -> PolicyVersion:
 
 
 @dataclass(frozen=True)
-class PolicyUseFacts(MeasuredJobColumns):
-    """The columns of `uses`."""
+class UseResult:
+    """What a use reached, and what it is held to."""
 
-    use_id: Annotated[str, "identifier, the same in every database"]
-    policy_version: Annotated[int, "version of the policy that it trained with"]
-    switch_percent: Annotated[float, "percent of W in the first protocol"]
-    seed: Annotated[int, "seed of parameters and order of data"]
     accuracy: Annotated[float, "converged accuracy, 0 to 1"]
     value: Annotated[float, "the same as a value of the metric, in its unit"]
     target_accuracy: Annotated[
@@ -105,28 +105,50 @@ class PolicyUseFacts(MeasuredJobColumns):
     kept: Annotated[
         bool | None, "whether it lost at most beta, and did not diverge; null without a target"
     ]
-    guard: Annotated[str, "off, quiet, or alarmed (it sent the run back to its switch)"]
+
+
+@dataclass(frozen=True)
+class UseGuard:
+    """What the guard of a use did."""
+
+    COLUMNS: ClassVar[Mapping[str, str]] = {
+        "state": "guard",
+        "alarm": "guard_alarm",
+        "lost_seconds": "guard_lost_seconds",
+    }
+
+    state: Annotated[str, "off, quiet, or alarmed (it sent the run back to its switch)"]
     failed_percents: Annotated[str | None, "switches that failed, joined by ', '; null for none"]
     held_percent: Annotated[
         float, "switch with which it came to its end; 100 for the first protocol alone"
     ]
-    guard_alarm: Annotated[
+    alarm: Annotated[
         str | None, "each failed switch with the reason of its alarm, joined by '; '; null for none"
     ]
-    guard_lost_seconds: Annotated[
+    lost_seconds: Annotated[
         float | None, "training time from failed switches to their alarms; null without any"
     ]
+
+
+@dataclass(frozen=True)
+class PolicyUseFacts:
+    """The columns of `uses`; one with injections is not counted."""
+
+    job: JobColumns
+    metric: MetricColumns
+    use_id: Annotated[str, "identifier, the same in every database"]
+    policy_version: Annotated[int, "version of the policy that it trained with"]
+    switch_percent: Annotated[float, "percent of W in the first protocol"]
+    seed: Annotated[int, "seed of parameters and order of data"]
+    result: UseResult
+    guard: UseGuard
     training_seconds: Annotated[float, "training time, the cost of alarms included"]
     baseline_seconds: Annotated[
         float | None,
         "training time of the first protocol alone, as the policy states it; null if unknown",
     ]
     speed_up: Annotated[float | None, "baseline seconds over training seconds"]
-    online: Annotated[str, "policy on stragglers: none, greedy or elastic"]
-    switch_mechanism: Annotated[str, "way of switching: hot or restart"]
-    injections: Annotated[
-        str | None, "disturbances on purpose, joined by '; '; such a use is not counted"
-    ]
+    under: ConditionColumns
     started_at: Annotated[datetime, "UTC"]
     ended_at: Annotated[datetime, "UTC"]
     host: Annotated[str, "machine of the chief"]
@@ -135,24 +157,35 @@ class PolicyUseFacts(MeasuredJobColumns):
 def use_facts(database: Database, **choice: Unpack[JobChoice]) -> list[PolicyUseFacts]:
     """Returns the uses in the order of their recording; see `JobChoice`."""
     uses = TrialStore(database).trials(kinds=("use",), **choice)
-    jobs: dict[str, list[StoredTrial]] = {}
-    for use in uses:
-        jobs.setdefault(use.fingerprint, []).append(use)
     registry = PolicyRegistry(database)
+    fingerprints = {use.job.fingerprint for use in uses}
+    return facts_of(uses, [one for job in fingerprints for one in registry.policies(workload=job)])
+
+
+def facts_of(uses: Sequence[StoredTrial], versions: Iterable[TimingPolicy]) -> list[PolicyUseFacts]:
+    """Judges all uses of some jobs by the versions of their policies."""
+    jobs: dict[str, list[StoredTrial]] = defaultdict(list)
+    for use in uses:
+        jobs[use.job.fingerprint].append(use)
     policies = {
-        (fingerprint, policy.version): (policy, target_of(policy, own))
-        for fingerprint, own in jobs.items()
-        for policy in registry.policies(workload=fingerprint)
+        (policy.job.fingerprint, policy.version): (
+            policy,
+            target_of(policy, jobs[policy.job.fingerprint]),
+        )
+        for policy in versions
     }
-    return [_facts(use, *policies[use.fingerprint, use.policy_version or 0]) for use in uses]
+    return [
+        _facts(use, *policies[use.job.fingerprint, use.origin.policy_version or 0]) for use in uses
+    ]
 
 
 def _facts(use: StoredTrial, policy: TimingPolicy, measured: Target | None) -> PolicyUseFacts:
-    baseline, seconds = policy.measured.baseline_seconds, use.training_seconds
+    baseline, seconds = policy.measured.baseline_seconds, use.times.training_seconds
     failed, target = use.failed, None if measured is None else measured.accuracy
-    others: dict[str, Any] = {
-        "accuracy": use.converged_accuracy,
-        "value": use.converged_value,
+    values = {
+        **flat(use),
+        "accuracy": use.result.converged_accuracy,
+        "value": use.result.converged_value,
         "target_accuracy": target,
         "target_value": None if target is None else policy.job.metric.value(target),
         "threshold": policy.threshold,
@@ -163,7 +196,7 @@ def _facts(use: StoredTrial, policy: TimingPolicy, measured: Target | None) -> P
         "baseline_seconds": baseline,
         "speed_up": baseline / seconds if baseline and seconds else None,
     }
-    return record_of(PolicyUseFacts, use, **others)
+    return nested(PolicyUseFacts, values)
 
 
 _ASIDE = frozenset({"name", "version", "created_at"})  # the policy has the name of the job, too

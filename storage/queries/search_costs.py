@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from sqlalchemy import Select, select
 from syncswitch.storage.columns import JobColumns
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import seconds_at_pace
+from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import SEARCHES, WORKLOADS
@@ -60,19 +61,16 @@ class SearchCost:
 
 
 @dataclass(frozen=True)
-class RegisteredSearch(JobColumns):
-    """One search and its policy."""
+class StudyCost:
+    """The columns of `search_costs`: one search, its policy and its cost."""
 
+    job: JobColumns
     study: Annotated[str, "name of the search"]
     strategy: Annotated[str, "name of the strategy"]
     trainer: Annotated[str, "name of the trainer"]
     registered_at: Annotated[datetime, "beginning of the search, UTC"]
     policy_version: Annotated[int | None, "version of the policy that it published; null before"]
-
-
-@dataclass(frozen=True)
-class StudyCost(SearchCost, RegisteredSearch):
-    """The columns of `search_costs`."""
+    cost: SearchCost
 
 
 def study_costs(database: Database, **choice: Unpack[SearchChoice]) -> list[StudyCost]:
@@ -82,14 +80,13 @@ def study_costs(database: Database, **choice: Unpack[SearchChoice]) -> list[Stud
     with database.transaction(read_only=True) as connection:
         searches = connection.execute(_searches(**choice)).mappings().all()
         for trial in read_trials(connection, *chosen):
-            trials[trial.study].append(trial)
+            trials[trial.origin.study].append(trial)
     found = []
     for search in searches:
-        columns = dict(search)
-        total_worker_steps, mine = columns.pop("total_worker_steps"), trials[search["study"]]
+        mine = trials[search["study"]]
         phases = (phase for trial in mine for phase in trial.phases)
-        pace = seconds_at_pace(phases, search["first_protocol"], total_worker_steps)
-        found.append(StudyCost(**columns, **asdict(search_cost(mine, pace))))
+        pace = seconds_at_pace(phases, search["first_protocol"], search["total_worker_steps"])
+        found.append(nested(StudyCost, {**search, **flat(search_cost(mine, pace))}))
     return found
 
 
@@ -102,8 +99,10 @@ def search_cost(trials: Sequence[StoredTrial], estimated_seconds: float | None) 
     states = Counter(trial.state for trial in trials)
     cancelled = sum(trial.failure == CANCELLED for trial in trials)
     # It is None for a run under way, and for one whose infrastructure failed.
-    paid = math.fsum(trial.paid_seconds or 0.0 for trial in trials)
-    whole = (one.whole_run_seconds for one in trials if one.candidate_percent == BASELINE_PERCENT)
+    paid = math.fsum(trial.times.paid_seconds or 0.0 for trial in trials)
+    whole = (
+        one.times.whole_run_seconds for one in trials if one.candidate_percent == BASELINE_PERCENT
+    )
     measured = [seconds for seconds in whole if seconds is not None]
     baseline = statistics.fmean(measured) if measured else estimated_seconds
     return SearchCost(

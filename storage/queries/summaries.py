@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
 
-from syncswitch.storage.columns import JobColumns, MeasuredJobColumns
+from syncswitch.storage.columns import ConditionColumns, JobColumns, MetricColumns
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import student_half_width
+from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
@@ -36,16 +37,16 @@ _CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 
 
 @dataclass(frozen=True)
-class SwitchPointStatistics(MeasuredJobColumns):
+class SwitchPointStatistics:
     """The completed runs of one switch point of one workload, all under the same conditions.
 
     Means are over those that did not diverge. Standard deviations are those of a sample (n - 1),
     and intervals are Student's, so both are unknown for a single run.
     """
 
-    online: Annotated[str, "policy on stragglers: none, greedy or elastic"]
-    switch_mechanism: Annotated[str, "way of switching: hot or restart"]
-    injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
+    job: JobColumns
+    metric: MetricColumns
+    under: ConditionColumns
     candidate_percent: Annotated[float, "the switch point: percent of W in the first protocol"]
     runs: Annotated[int, "number of completed runs"]
     diverged_runs: Annotated[int, "how many of them diverged; these are left out below"]
@@ -132,11 +133,11 @@ def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _place(switch_point: SwitchPointStatistics) -> tuple[Any, ...]:
     """Returns the key to sort by; the default conditions come first."""
     conditions = (
-        (switch_point.injections is not None, switch_point.injections or ""),
-        (switch_point.online != "none", switch_point.online),
-        (switch_point.switch_mechanism != "hot", switch_point.switch_mechanism),
+        (switch_point.under.injections is not None, switch_point.under.injections or ""),
+        (switch_point.under.online != "none", switch_point.under.online),
+        (switch_point.under.switch_mechanism != "hot", switch_point.under.switch_mechanism),
     )
-    workload = (switch_point.workload, switch_point.workers, switch_point.fingerprint)
+    workload = (switch_point.job.workload, switch_point.job.workers, switch_point.job.fingerprint)
     return (*workload, *conditions, -switch_point.candidate_percent)
 
 
@@ -167,12 +168,15 @@ def _statistics(
         "lower_accuracy": None if half is None else metric.limited(mean - half),
         "upper_accuracy": None if half is None else metric.limited(mean + half),
     }
-    return SwitchPointStatistics(
-        sd_accuracy=sd,
-        sd_training_seconds=sd_seconds,
-        speed_up=baseline_seconds / seconds if baseline_seconds and seconds else None,
-        **{**row, **metric.naming, **metric.with_values(accuracies)},
-    )
+    values = {
+        **row,
+        **metric.naming,
+        **metric.with_values(accuracies),
+        "sd_accuracy": sd,
+        "sd_training_seconds": sd_seconds,
+        "speed_up": baseline_seconds / seconds if baseline_seconds and seconds else None,
+    }
+    return nested(SwitchPointStatistics, values)
 
 
 def _deviation(squares: float | None, surplus: float | None, count: int) -> float | None:

@@ -25,6 +25,7 @@ from sqlalchemy import (
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import ROWS_AT_ONCE, Database
 from syncswitch.storage.errors import DatabaseError, FatalError, UserError
+from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.trial import (
@@ -139,11 +140,11 @@ def read_trials(connection: Connection, *conditions: ColumnElement[bool]) -> Ite
         phases = _parts(connection, PhaseRecord, PHASES, chosen)
         failed = _parts(connection, FailedSwitch, FAILED_SWITCHES, chosen)
         for row in block:
-            yield StoredTrial(
-                **row._asdict(),
-                phases=tuple(phases.get(row.trial_id, ())),
-                failed=tuple(failed.get(row.trial_id, ())),
-            )
+            parts = {
+                "phases": tuple(phases.get(row.trial_id, ())),
+                "failed": tuple(failed.get(row.trial_id, ())),
+            }
+            yield nested(StoredTrial, row._asdict() | parts)
 
 
 _Part = TypeVar("_Part", PhaseRecord, FailedSwitch)
@@ -464,7 +465,7 @@ class TrialStore:
     def numbered(self, study: str) -> dict[int, StoredTrial]:
         """Returns the trials of a search by their number in it."""
         rows = self.trials(study=study)
-        return {row.trial_number: row for row in rows if row.trial_number is not None}
+        return {row.origin.trial_number: row for row in rows if row.origin.trial_number is not None}
 
     def evaluations(self, study: str, trial_number: int) -> list[Evaluation]:
         """Returns the evaluations of a complete trial, in the order of their worker-steps."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from syncswitch.storage.columns import TrialFacts
+from syncswitch.storage.columns import ConditionColumns, TrialFacts
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.job import RunConditions
@@ -101,9 +101,15 @@ class StoredTrial(TrialFacts):
         return Fork(self.parent_trial_number, self.fork_percent)
 
     @property
+    def held_percent(self) -> float:
+        """The switch with which it came to its end; that with which it began if it is unknown."""
+        held = self.guard.held_percent
+        return self.switch_percent if held is None else held
+
+    @property
     def conditions(self) -> RunConditions:
         """The conditions under which it trains or trained."""
-        return conditions_of(self.online, self.switch_mechanism, self.injections)
+        return conditions_of(self.under)
 
     @property
     def is_cancelled(self) -> bool:
@@ -126,9 +132,9 @@ class StoredTrial(TrialFacts):
             return "cancelled" if self.is_cancelled else "interrupted"
         if self.state != TrialState.COMPLETE:
             return None
-        if self.diverged:
+        if self.result.diverged:
             return "diverged"
-        return "stopped" if self.stopped_early else "whole"
+        return "stopped" if self.result.stopped_early else "whole"
 
 
 _SEPARATOR = "; "
@@ -148,10 +154,10 @@ def condition_values(conditions: RunConditions) -> dict[str, str | None]:
     }
 
 
-def conditions_of(online: str, switch_mechanism: str, injections: str | None) -> RunConditions:
+def conditions_of(columns: ConditionColumns) -> RunConditions:
     """Returns the conditions that these columns stand for."""
-    separate = tuple(injections.split(_SEPARATOR)) if injections else ()
-    return RunConditions(online, switch_mechanism, separate)
+    separate = tuple(columns.injections.split(_SEPARATOR)) if columns.injections else ()
+    return RunConditions(columns.online, columns.switch_mechanism, separate)
 
 
 def storable_text(text: str) -> str:

@@ -60,13 +60,13 @@ def is_kept(
 
 def is_alone(use: StoredTrial) -> bool:
     """Returns whether a use ended in the first protocol alone, and tells of the target."""
-    is_sound = not use.diverged and not use.injections
-    return is_sound and use.held_percent == BASELINE_PERCENT
+    is_sound = not use.result.diverged and not use.under.injections
+    return is_sound and use.guard.held_percent == BASELINE_PERCENT
 
 
 def accuracies_alone(uses: Iterable[StoredTrial]) -> list[float]:
     """Accuracies of uses that ended in the first protocol alone; each seed counts once."""
-    by_seed = {use.seed: use.converged_accuracy for use in uses if is_alone(use)}
+    by_seed = {use.seed: use.result.converged_accuracy for use in uses if is_alone(use)}
     return [accuracy for accuracy in by_seed.values() if accuracy is not None]
 
 
@@ -98,12 +98,14 @@ def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary
     Uses of other versions tell of the target alone; disturbed ones are left out.
     """
     counted = [
-        use for use in uses if use.policy_version == policy.version and use.injections is None
+        use
+        for use in uses
+        if use.origin.policy_version == policy.version and use.under.injections is None
     ]
     target = target_of(policy, uses)
     kept = [use for use in counted if is_use_kept(policy, use, target)]
     is_judged = target is not None
-    mean = mean_of(use.training_seconds for use in counted if not use.diverged)
+    mean = mean_of(use.times.training_seconds for use in counted if not use.result.diverged)
     before = [
         is_kept(run.converged_accuracy, run.diverged, target, policy.threshold) is not False
         for run in policy.evidence
@@ -112,8 +114,8 @@ def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary
     return UseSummary(
         uses=len(counted),
         kept=len(kept) if is_judged else None,
-        alarms=sum(use.guard == "alarmed" for use in counted),
-        kept_after_alarm=sum(use.guard == "alarmed" for use in kept) if is_judged else None,
+        alarms=sum(use.guard.state == "alarmed" for use in counted),
+        kept_after_alarm=sum(use.guard.state == "alarmed" for use in kept) if is_judged else None,
         mean_training_seconds=mean,
         speed_up=policy.measured.baseline_seconds / mean
         if policy.measured.baseline_seconds and mean
@@ -132,16 +134,18 @@ def switches_kept(
     """
     mine = (policy.version, policy.switch_percent)
     return [
-        use.guard != "alarmed" and is_use_kept(policy, use, target) is not False
+        use.guard.state != "alarmed" and is_use_kept(policy, use, target) is not False
         for use in uses
-        if (use.policy_version, use.switch_percent) == mine
+        if (use.origin.policy_version, use.switch_percent) == mine
     ]
 
 
 def is_use_kept(policy: TimingPolicy, use: StoredTrial, target: Target | None) -> bool | None:
     """Returns whether a use of a policy lost no more than it may; None without a target."""
-    assert use.converged_accuracy is not None  # a use is complete
-    return is_kept(use.converged_accuracy, bool(use.diverged), target, policy.threshold)
+    assert use.result.converged_accuracy is not None  # a use is complete
+    return is_kept(
+        use.result.converged_accuracy, bool(use.result.diverged), target, policy.threshold
+    )
 
 
 # Number of newest runs that are compared with all before them.

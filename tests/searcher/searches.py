@@ -104,12 +104,12 @@ def outcome(url: str) -> tuple[list[Run], list[TimingPolicy]]:
             row = store.get(study.study_name, trial.number)
             assert row is not None
             assert row.state == "complete"
-            assert row.converged_accuracy == trial.value
-            assert row.diverged == trial.user_attrs["diverged"]
+            assert row.result.converged_accuracy == trial.value
+            assert row.result.diverged == trial.user_attrs["diverged"]
             assert row.replicate == trial.user_attrs["replicate"]
             assert row.seed == trial.user_attrs["seed"]
-            assert row.diverged is not None
-            runs.append((row.switch_percent, row.replicate, trial.value, row.diverged))
+            assert row.result.diverged is not None
+            runs.append((row.switch_percent, row.replicate, trial.value, row.result.diverged))
         assert all(row.state != "running" for row in store.trials())
         assert not study.get_trials(states=[optuna.trial.TrialState.RUNNING])
         return sorted(runs), PolicyRegistry(database).policies()

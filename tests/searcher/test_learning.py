@@ -286,7 +286,7 @@ def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
     assert first.target_accuracy == POLICY.target_accuracy
     assert first.evidence == ()
     with open_database(url, create=False) as database:
-        seen = used_job(database, first).observations()
+        seen = used_job(database, first).observations
         # What a switch keeps, and what it costs, the real run alone says.
         assert [(run.switch_percent, run.alarmed) for run in seen] == (
             [(12.5, False)] if held_percent == 12.5 else [(12.5, True), (held_percent, False)]
@@ -478,7 +478,7 @@ def test_a_switch_that_failed_at_the_end_of_a_use_counts_with_its_accuracy(
         return GuardOutcome(100.0, (replace(failed, worker_step=1000, accuracy=0.87),))
 
     record_uses(database, policy, [False], at_the_end)
-    lessons = used_job(database, policy).observations()[len(policy.evidence) :]
+    lessons = used_job(database, policy).observations[len(policy.evidence) :]
     told = [
         (one.switch_percent, one.accuracy, one.alarmed)
         for one in lessons
@@ -657,7 +657,7 @@ def test_the_first_training_takes_the_gain_and_claims_no_target(url: str) -> Non
     ) == (0.9, None, None)
     with open_database(url, create=False) as database:
         assert uses_of(database, first).kept is None
-        assert [one.kept for one in use_facts(database)] == [None] * 4
+        assert [one.result.kept for one in use_facts(database)] == [None] * 4
 
 
 def test_many_trainings_buy_a_run_of_the_first_protocol_alone_and_then_all_are_judged(
@@ -680,7 +680,7 @@ def test_many_trainings_buy_a_run_of_the_first_protocol_alone_and_then_all_are_j
     assert (second.band.target_accuracy, second.band.runs) == (0.902, 1)
     with open_database(url, create=False) as database:
         assert uses_of(database, first).kept == 2
-        assert [one.kept for one in use_facts(database)] == [True, True]
+        assert [one.result.kept for one in use_facts(database)] == [True, True]
 
 
 def test_a_first_run_that_ends_in_the_first_protocol_alone_has_measured_the_target(
@@ -717,7 +717,7 @@ def test_switch_points_that_are_one_step_of_the_job_count_as_one(url: str) -> No
     assert step_of(12.5) == step_of(25.0)
     grid = job.strategy().grid()
     assert len(set(map(step_of, grid))) == len(grid)
-    early = job.observations()[0]
+    early = job.observations[0]
     assert (early.switch_percent in grid, early.accuracy) == (True, 0.895)
     # A policy at a point that is no longer one of them stays comparable.
     assert job.expected(12.5) == job.expected(25.0)

@@ -135,7 +135,8 @@ def test_dead_time_is_no_pace_and_what_is_paid_is_no_rest(rows: dict[int, Stored
     complete = replace(rows[0], started_at=NOW, heartbeat_at=after(29), ended_at=after(30))
     running = replace(rows[1], started_at=after(30), heartbeat_at=after(40))
     # Found dead ten hours later.
-    stale = replace(running, trial_number=2, state="failed", failure="its process was gone")
+    stale = replace(running, state="failed", failure="its process was gone")
+    stale = replace(stale, origin=replace(running.origin, trial_number=2))
     stale = replace(stale, started_at=after(40), heartbeat_at=after(60), ended_at=after(36_000))
     states = {0: "complete", 1: "running", 2: "failed"}
     rest = RestOfSearch(3, 2.0, 0.1, 4.0)
@@ -154,8 +155,11 @@ def test_a_new_search_is_starting() -> None:
 
 def test_a_baseline_that_diverged_ends_a_search(rows: dict[int, StoredTrial]) -> None:
     # One is made again with another seed.
+    origin, result = rows[0].origin, replace(rows[0].result, diverged=True)
     diverged = {
-        number: replace(rows[0], trial_number=number, replicate=number, diverged=True)
+        number: replace(
+            rows[0], origin=replace(origin, trial_number=number), replicate=number, result=result
+        )
         for number in range(2)
     }
     status = status_of(diverged, dict.fromkeys(diverged, "complete"), NOW)

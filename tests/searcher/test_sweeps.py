@@ -92,7 +92,7 @@ def test_a_job_without_a_policy_of_its_own(url: str) -> None:
     assert gain.value == pytest.approx(BSP_SECONDS / seconds_at(25.0))
     assert policies_of(url) == []
     rows = trials_of(url)
-    assert {row.study for row in rows} == {job.study}
+    assert {row.origin.study for row in rows} == {job.study}
     assert {row.seed for row in rows} == {replicate_seed(0, number) for number in range(3)}
     assert check_database(url) == []
 
@@ -126,7 +126,7 @@ def test_only_what_is_not_recorded_is_made(url: str) -> None:
 def test_means_intervals_and_what_is_kept_are_those_of_the_runs(url: str) -> None:
     found = compare(url, 25.0, GeneratedTrainer(noise=0.01))
     rows = [row for row in trials_of(url) if row.switch_percent == 25.0]
-    a, b, c = (row.converged_accuracy or 0.0 for row in rows)
+    a, b, c = (row.result.converged_accuracy or 0.0 for row in rows)
     mean = (a + b + c) / 3
     deviation = (((a - mean) ** 2 + (b - mean) ** 2 + (c - mean) ** 2) / 2) ** 0.5
     quarter = point(found, 25.0)
@@ -224,12 +224,13 @@ def test_a_search_does_not_make_again_what_a_sweep_made(url: str) -> None:
         store = TrialStore(database)
         rows = store.trials(study=found.policy.study)
         copied = [row for row in rows if row.switch_percent in (100.0, 12.5)]
-        original = [row for row in store.trials() if row.study != found.policy.study]
-        key = attrgetter("switch_percent", "replicate", "converged_accuracy", "phases")
+        original = [row for row in store.trials() if row.origin.study != found.policy.study]
+        key = attrgetter("switch_percent", "replicate", "result.converged_accuracy", "phases")
         assert sorted(map(key, copied)) == sorted(map(key, original))
-        assert all(row.paid_seconds == 0 for row in copied)
-        assert copied[0].trial_number is not None
-        assert len(store.evaluations(found.policy.study, copied[0].trial_number)) == 5
+        assert all(row.times.paid_seconds == 0 for row in copied)
+        number = copied[0].origin.trial_number
+        assert number is not None
+        assert len(store.evaluations(found.policy.study, number)) == 5
     assert check_database(url) == []
     # It finds what it would have found alone, and other seeds are other runs.
     alone = found.policy

@@ -190,25 +190,33 @@ class TestDatabase:
         assert report.imported_evaluations == 19
         (trial,) = TrialStore(database).trials()
         (run,) = runs[:1]
-        assert (trial.source, trial.study, trial.kind) == ("r32/b50", None, "import")
-        assert (trial.workload, trial.fingerprint) == ("r32", run.identity.fingerprint)
-        assert (trial.state, trial.diverged, trial.converged) == ("complete", False, True)
-        assert trial.converged_accuracy == trial.final_accuracy == run.final_accuracy
-        assert (trial.converged_evaluations, trial.inherited_seconds) == (1, 0.0)
+        assert (trial.origin.source, trial.origin.study, trial.origin.kind) == (
+            "r32/b50",
+            None,
+            "import",
+        )
+        assert (trial.job.workload, trial.job.fingerprint) == ("r32", run.identity.fingerprint)
+        assert (trial.state, trial.result.diverged, trial.result.converged) == (
+            "complete",
+            False,
+            True,
+        )
+        assert trial.result.converged_accuracy == trial.result.final_accuracy == run.final_accuracy
+        assert (trial.result.converged_evaluations, trial.times.inherited_seconds) == (1, 0.0)
         assert trial.phases == run.phases
-        (curve,) = TrialStore(database).curves(trial.fingerprint).values()
+        (curve,) = TrialStore(database).curves(trial.job.fingerprint).values()
         assert curve == run.evaluations
-        assert trial.target_accuracy is None  # nobody made a run of the first protocol alone
+        assert trial.target.accuracy is None  # nobody made a run of the first protocol alone
 
     @both_databases
     def test_the_target_is_the_mean_of_the_first_protocol_alone(
         self, database: Database, runs: list[ImportedRun]
     ) -> None:
         import_runs(database, runs)
-        trials = {trial.source: trial for trial in TrialStore(database).trials()}
+        trials = {trial.origin.source: trial for trial in TrialStore(database).trials()}
         finals = [run.final_accuracy for run in runs[1:3]]
-        assert {trial.target_accuracy for trial in trials.values()} == {sum(finals) / 2}
-        assert trials["r32/lost"].time_to_accuracy_seconds is None
+        assert {trial.target.accuracy for trial in trials.values()} == {sum(finals) / 2}
+        assert trials["r32/lost"].target.seconds is None
         before = TrialStore(database).trials()
         report = import_runs(database, runs)
         assert (report.imported_runs, report.present_runs) == (0, 5)

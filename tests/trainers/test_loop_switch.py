@@ -85,8 +85,8 @@ def test_a_good_switch_is_made_once_and_counted_in_the_database(path: Path, tmp_
         import_policies(database, [read_policy_file(path)])
         assert take_in(database, spool) == TakenIn(recorded=1)
         (use,) = uses(database, read_policy_file(path).policy.job.fingerprint)
-    assert (use.switch_percent, use.seed, use.guard) == (12.5, 7, "quiet")
-    assert use.converged_accuracy == pytest.approx(0.9)
+    assert (use.switch_percent, use.seed, use.guard.state) == (12.5, 7, "quiet")
+    assert use.result.converged_accuracy == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(

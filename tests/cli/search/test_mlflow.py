@@ -19,6 +19,7 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.trials.store import TrialStore
 
 if TYPE_CHECKING:  # it takes seconds, and one process of several runs these tests
@@ -51,25 +52,25 @@ def check_same(mlflow_uri: str, url: str) -> None:
     with open_database(url, create=False) as database:
         store, registry = TrialStore(database), PolicyRegistry(database)
         rows = store.trials()
-        curves = {fp: store.curves(fp) for fp in {row.fingerprint for row in rows}}
+        curves = {fp: store.curves(fp) for fp in {row.job.fingerprint for row in rows}}
         entries = registry.entries()
         workloads = {fp: registry.workload(fp) for fp in curves}
-    keys = {f"trial {row.trial_number} of {row.study}" for row in rows}
+    keys = {f"trial {row.origin.trial_number} of {row.origin.study}" for row in rows}
     assert {key for key in runs if key.startswith("trial")} == keys
     for row in rows:
-        run = runs[f"trial {row.trial_number} of {row.study}"]
-        parent = runs[f"search {row.study}"]
+        run = runs[f"trial {row.origin.trial_number} of {row.origin.study}"]
+        parent = runs[f"search {row.origin.study}"]
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
         assert run.info.status == "FINISHED"
         assert run.info.start_time <= run.info.end_time
         assert run.data.params["switch_percent"] == f"{row.switch_percent:g}"
         assert run.data.params["seed"] == str(row.seed)
         for name in ("converged_accuracy", "training_seconds", "diverged", "inherited_seconds"):
-            assert run.data.metrics[name] == getattr(row, name)
+            assert run.data.metrics[name] == flat(row)[name]
         for phase in row.phases:
             speed = run.data.metrics[f"{phase.protocol}_worker_steps_per_second"]
             assert speed == phase.worker_steps_per_second
-        curve = curves[row.fingerprint][row.trial_id]
+        curve = curves[row.job.fingerprint][row.trial_id]
         for name in ("accuracy", "training_loss", "elapsed_seconds"):
             points = client.get_metric_history(run.info.run_id, name)
             known = [(one.worker_step, getattr(one, name)) for one in curve]

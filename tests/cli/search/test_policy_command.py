@@ -102,7 +102,9 @@ def test_jobs_that_differ_in_the_momentum_after_the_switch_are_told_apart(
     assert (own in shown.stderr) != (same in shown.stderr), "the other one"
     assert {one["momentum_after_switch"] for one in invoke.answer("status")} == {"own", "same"}
     with open_database(url, create=False) as database:
-        found = {one.fingerprint: one.momentum_after_switch for one in study_costs(database)}
+        found = {
+            one.job.fingerprint: one.job.momentum_after_switch for one in study_costs(database)
+        }
     assert set(found.values()) == {"own", "same"}
 
 

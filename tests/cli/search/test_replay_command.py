@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,14 @@ def replay(url: str, recordings: str) -> Invoke:
 
 
 def measured(url: str) -> list[tuple[Any, ...]]:
-    names = ("candidate_percent", "replicate", "converged_accuracy", "training_seconds", "phases")
-    return [tuple(getattr(trial, name) for name in names) for trial in trials_of(url)]
+    of = attrgetter(
+        "candidate_percent",
+        "replicate",
+        "result.converged_accuracy",
+        "times.training_seconds",
+        "phases",
+    )
+    return list(map(of, trials_of(url)))
 
 
 def test_with_the_recorded_seeds_the_same_search_comes_out(

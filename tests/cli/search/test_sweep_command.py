@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ SWEEP = ["sweep", "generated", "--at", "100,25,0", "--runs", "2"]
 
 
 def runs_in(url: str) -> list[tuple[Any, ...]]:
-    names = ("workers", "first_protocol", "switch_percent", "replicate")
-    return [tuple(getattr(row, name) for name in names) for row in trials_of(url)]
+    of = attrgetter("job.workers", "job.first_protocol", "switch_percent", "replicate")
+    return list(map(of, trials_of(url)))
 
 
 def test_the_curve_of_one_job(invoke: Invoke, url: str) -> None:
@@ -41,8 +42,8 @@ def test_the_curve_of_one_job(invoke: Invoke, url: str) -> None:
     made = runs_in(url)
     assert made == [(4, "bsp", percent, n) for percent in (100.0, 25.0, 0.0) for n in range(2)]
     rows = trials_of(url)
-    assert [row.time_to_accuracy_seconds is None for row in rows][-2:] == [True, True]
-    assert rows[0].target_accuracy == rows[5].target_accuracy is not None
+    assert [row.target.seconds is None for row in rows][-2:] == [True, True]
+    assert rows[0].target.accuracy == rows[5].target.accuracy is not None
 
     again = invoke(*SWEEP)
     assert (again.stdout, again.stderr) == (done.stdout, "this sweep is finished, with 6 runs\n")
@@ -108,16 +109,16 @@ def test_guarded_runs_are_compared_with_guarded_ones(
         (25.0, 1),
     ]
     baseline, run = trials_of(url)
-    assert baseline.guard == "off"
-    assert run.guard in {"quiet", "alarmed"}
+    assert baseline.guard.state == "off"
+    assert run.guard.state in {"quiet", "alarmed"}
     assert invoke(*sweep, "--at", "25", "--guard", "--json").stdout == guarded.stdout
 
     invoke.succeeds(*sweep, "--at", "25,50", "--json")
     made = trials_of(url)[2:]
     # What the guard let pass is as good as a run without one.
-    known = [] if run.guard == "quiet" else [25.0]
+    known = [] if run.guard.state == "quiet" else [25.0]
     assert [row.switch_percent for row in made] == [*known, 50.0]
-    assert [row.guard for row in made] == ["off"] * len(made)
+    assert [row.guard.state for row in made] == ["off"] * len(made)
     assert [s["runs"] for s in invoke.answer(*sweep, "--at", "50", "--guard")] == [1, 1]
     assert runs_in(url)[-1] == (2, "bsp", 50.0, 0)
     assert len(runs_in(url)) == 2 + len(made) + 1

@@ -61,16 +61,20 @@ def test_it_is_stopped_and_keeps_its_cost_alone(url: str) -> None:
         (cancelled,) = (row for row in store.trials() if row.switch_percent == 25.0)
         assert cancelled.is_cancelled
         assert cancelled.speculative
-        assert cancelled.converged_accuracy is None
-        assert not store.evaluations(str(cancelled.study), cancelled.trial_number or 0)
+        assert cancelled.result.converged_accuracy is None
+        assert not store.evaluations(
+            str(cancelled.origin.study), cancelled.origin.trial_number or 0
+        )
     (other,) = trainer.found
     assert other.policy == result.policy
     assert 25.0 not in {run.switch_percent for run in other.policy.evidence}
     cost = other.cost
     assert (cost.completed_runs, cost.cancelled_runs, cost.failed_runs) == (3, 1, 0)
     assert cost.speculative_runs == 1
-    assert cancelled.paid_seconds is not None
-    assert cost.paid_seconds == pytest.approx(result.cost.paid_seconds + cancelled.paid_seconds)
+    assert cancelled.times.paid_seconds is not None
+    assert cost.paid_seconds == pytest.approx(
+        result.cost.paid_seconds + cancelled.times.paid_seconds
+    )
 
 
 def test_a_busy_database_cancels_nothing() -> None:

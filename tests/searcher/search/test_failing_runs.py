@@ -84,7 +84,8 @@ def failing_runs(url: str, **options: Any) -> list[tuple[StoredTrial, list[RunEv
     with open_database(url, create=False) as database:
         store = TrialStore(database)
         rows = [
-            (row, store.events(row.study or "", row.trial_number or 0)) for row in store.trials()
+            (row, store.events(row.origin.study or "", row.origin.trial_number or 0))
+            for row in store.trials()
         ]
     assert all(row.state == TrialState.COMPLETE for row, _ in rows)
     assert not any(events for row, events in rows if row.switch_percent >= KNEE)
@@ -95,11 +96,11 @@ def failing_runs(url: str, **options: Any) -> list[tuple[StoredTrial, list[RunEv
 
 def test_a_failing_run_ends_at_its_third_low_test(url: str) -> None:
     for run, (alarm,) in failing_runs(url):
-        assert run.stopped_early
+        assert run.result.stopped_early
         assert run.worker_steps < run.total_worker_steps / 2
         assert (alarm.kind, alarm.worker_step) == ("alarmed", run.worker_steps)
-        assert (run.guard, run.held_percent) == ("alarmed", None)
-        at_alarm = (alarm.worker_step, alarm.elapsed_seconds, 0.0, run.final_accuracy)
+        assert (run.guard.state, run.guard.held_percent) == ("alarmed", None)
+        at_alarm = (alarm.worker_step, alarm.elapsed_seconds, 0.0, run.result.final_accuracy)
         assert run.failed == (FailedSwitch(run.switch_percent, alarm.reason, *at_alarm),)
         assert observations_of([run])[0].alarmed
         assert alarm.reason.startswith("3 evaluations in a row are below those of runs without")

@@ -248,11 +248,11 @@ def test_what_the_first_protocol_did_is_shared_by_all_pairs(url: str, tmp_path: 
             ("dssp:3-15", 1500, 3000),
         ]
         assert [p.seconds for p in half.phases] == pytest.approx([50.0, 22.5])
-        assert (half.training_seconds, half.paid_seconds) == pytest.approx((72.5, 22.5))
-        steps = [e.worker_step for e in store.evaluations(half.study or "", 2)]
+        assert (half.times.training_seconds, half.times.paid_seconds) == pytest.approx((72.5, 22.5))
+        steps = [e.worker_step for e in store.evaluations(half.origin.study or "", 2)]
         assert steps == [600, 1200, 1800, 2400, 3000]
         first = [(p.protocol, p.seconds) for p in rows[0].phases]
-        assert (first, rows[0].paid_seconds) == ([("bsp", 100.0)], 0.0)
+        assert (first, rows[0].times.paid_seconds) == ([("bsp", 100.0)], 0.0)
     assert not list(tmp_path.rglob("*")), "the checkpoints go with the last pair"
 
 

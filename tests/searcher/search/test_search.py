@@ -240,8 +240,8 @@ def test_optunas_command_line_lists_the_search_and_its_trials(
     names = ("replicate", "seed", "diverged", "training_seconds")
     for trial, row in zip(trials[1:], trials_of(url)[1:], strict=True):
         assert trial["params"]["switch_percent"] == row.switch_percent
-        assert trial["value"]["converged_accuracy"] == row.converged_accuracy
-        assert [trial["user_attrs"][name] for name in names] == [getattr(row, n) for n in names]
+        assert trial["value"]["converged_accuracy"] == row.result.converged_accuracy
+        assert [trial["user_attrs"][name] for name in names] == [flat(row)[n] for n in names]
 
 
 def test_a_policy_says_what_its_strategy_promised(url: str) -> None:

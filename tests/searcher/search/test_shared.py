@@ -28,7 +28,7 @@ def runs_of(url: str) -> list[tuple[float, int, float | None]]:
     rows = trials_of(url)
     assert all(row.state == "complete" or row.is_cancelled for row in rows)
     return sorted(
-        (row.switch_percent, row.replicate, row.converged_accuracy)
+        (row.switch_percent, row.replicate, row.result.converged_accuracy)
         for row in rows
         if row.state == "complete"
     )

@@ -64,8 +64,8 @@ def check_everything(database: Database, versions: dict[int, int]) -> None:
     for number, row in rows.items():
         expected = record_of(number)
         assert (row.state, row.replicate, row.seed) == ("complete", number, number)
-        assert row.converged_accuracy == expected.converged_accuracy
-        assert row.training_seconds == expected.training_seconds
+        assert row.result.converged_accuracy == expected.converged_accuracy
+        assert row.times.training_seconds == expected.training_seconds
         assert row.phases == expected.phases
         assert store.evaluations(SEARCH.study, number) == list(expected.evaluations)
     assert {found.version: found for found in registry.policies()} == {

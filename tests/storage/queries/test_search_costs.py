@@ -39,11 +39,15 @@ def test_a_search_that_has_not_begun_has_cost_nothing(
     database: Database, store: TrialStore
 ) -> None:
     (one,) = study_costs(database)
-    assert (one.study, one.workload, one.workers) == ("digits-1", "digits", 4)
+    assert (one.study, one.job.workload, one.job.workers) == ("digits-1", "digits", 4)
     assert (one.strategy, one.trainer) == ("adaptive", "simulated")
-    assert (one.completed_runs, one.failed_runs, one.speculative_runs) == (0, 0, 0)
-    assert (one.paid_seconds, one.wall_seconds) == (0, 0)
-    assert (one.baseline_seconds, one.bsp_multiples, one.policy_version) == (None, None, None)
+    assert (one.cost.completed_runs, one.cost.failed_runs, one.cost.speculative_runs) == (0, 0, 0)
+    assert (one.cost.paid_seconds, one.cost.wall_seconds) == (0, 0)
+    assert (one.cost.baseline_seconds, one.cost.bsp_multiples, one.policy_version) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_the_time_until_somebody_finds_a_run_dead_is_not_spent(
@@ -58,9 +62,9 @@ def test_the_time_until_somebody_finds_a_run_dead_is_not_spent(
         }
         connection.execute(update(TRIALS).where(TRIALS.c.trial_number == 1).values(moments))
     before = (RECORD.ended_at - RECORD.started_at).total_seconds()
-    assert study_costs(database)[0].wall_seconds == before + 7
+    assert study_costs(database)[0].cost.wall_seconds == before + 7
     store.fail("digits-1", 1, "its process is gone")
-    assert study_costs(database)[0].wall_seconds == before + 7
+    assert study_costs(database)[0].cost.wall_seconds == before + 7
 
 
 def test_a_policy_that_was_imported_is_not_what_a_search_published(
@@ -97,14 +101,14 @@ def test_runs_are_counted_by_what_became_of_them(database: Database, store: Tria
     part = replace(RECORD, started_at=began, ended_at=began + timedelta(seconds=5))
     store.cancel("digits-1", 5, part, CANCELLED)  # as many seconds
     one, other = study_costs(database)
-    assert (one.completed_runs, one.failed_runs, one.cancelled_runs) == (4, 1, 1)
-    assert (one.running_runs, one.speculative_runs) == (1, 2)
-    assert one.paid_seconds == 10 + 20 + 900 + 2 + 2
-    assert one.baseline_seconds == 15
-    assert one.bsp_multiples == 934 / 15
-    assert 905 <= one.wall_seconds < 915  # the failed run took no time
+    assert (one.cost.completed_runs, one.cost.failed_runs, one.cost.cancelled_runs) == (4, 1, 1)
+    assert (one.cost.running_runs, one.cost.speculative_runs) == (1, 2)
+    assert one.cost.paid_seconds == 10 + 20 + 900 + 2 + 2
+    assert one.cost.baseline_seconds == 15
+    assert one.cost.bsp_multiples == 934 / 15
+    assert 905 <= one.cost.wall_seconds < 915  # the failed run took no time
     rows = store.numbered("digits-1").values()
-    assert one.paid_seconds == sum(row.paid_seconds or 0.0 for row in rows)
-    assert (other.study, other.completed_runs) == ("digits-2", 0)
+    assert one.cost.paid_seconds == sum(row.times.paid_seconds or 0.0 for row in rows)
+    assert (other.study, other.cost.completed_runs) == ("digits-2", 0)
     assert [one.study for one in study_costs(database, study="digits-2")] == ["digits-2"]
     assert study_costs(database, workload="other") == []

@@ -273,7 +273,13 @@ def test_runs_under_different_conditions_are_kept_apart(database: Database) -> N
     found = summary(database, runs)
     usual = {"online": "none", "switch_mechanism": "hot", "injections": None}
     assert [
-        (one.online, one.switch_mechanism, one.injections, one.candidate_percent, one.runs)
+        (
+            one.under.online,
+            one.under.switch_mechanism,
+            one.under.injections,
+            one.candidate_percent,
+            one.runs,
+        )
         for one in found
     ] == [
         (*(usual | values).values(), percent, count)
@@ -287,21 +293,21 @@ def test_runs_under_different_conditions_are_kept_apart(database: Database) -> N
 
 def test_workloads_are_kept_apart(any_filled: Database) -> None:
     found = switch_point_statistics(any_filled)
-    assert len({one.fingerprint for one in found}) == 5
+    assert len({one.job.fingerprint for one in found}) == 5
     # A simulated job and a real one are two, whatever else they share.
-    simulated = [one for one in found if one.simulated_cluster is not None]
-    assert {(one.workload, one.workers) for one in simulated} == {("generated", 4)}
-    assert {one.fingerprint for one in simulated}.isdisjoint(
-        {one.fingerprint for one in found if one.simulated_cluster is None}
+    simulated = [one for one in found if one.job.simulated_cluster is not None]
+    assert {(one.job.workload, one.job.workers) for one in simulated} == {("generated", 4)}
+    assert {one.job.fingerprint for one in simulated}.isdisjoint(
+        {one.job.fingerprint for one in found if one.job.simulated_cluster is None}
     )
-    keys = [(one.fingerprint, one.candidate_percent) for one in found]
+    keys = [(one.job.fingerprint, one.candidate_percent) for one in found]
     assert len(set(keys)) == len(keys)
-    (recorded,) = {one.fingerprint for one in found if one.workload == "recorded"}
+    (recorded,) = {one.job.fingerprint for one in found if one.job.workload == "recorded"}
     assert switch_point_statistics(any_filled, workload="recorded") == [
-        one for one in found if one.fingerprint == recorded
+        one for one in found if one.job.fingerprint == recorded
     ]
     assert [
         (one.candidate_percent, one.runs, one.diverged_runs)
         for one in found
-        if one.fingerprint == recorded
+        if one.job.fingerprint == recorded
     ] == [(37.5, 1, 0), (0.0, 1, 1)]

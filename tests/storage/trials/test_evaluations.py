@@ -89,7 +89,9 @@ def test_the_curves_of_a_workload_are_those_of_its_complete_trials(store: TrialS
         store.begin(study, number, (measured or RECORD).spec, Owner.current())
         if measured is not None:
             store.complete(study, number, measured)
-    ids = {(trial.study, trial.trial_number): trial.trial_id for trial in store.trials()}
+    ids = {
+        (trial.origin.study, trial.origin.trial_number): trial.trial_id for trial in store.trials()
+    }
     assert repr(store.curves(IDENTITY.fingerprint)) == repr(
         {
             ids["digits-1", 1]: tuple(CURVE),
@@ -105,8 +107,8 @@ def test_the_curves_of_a_workload_are_those_of_its_complete_trials(store: TrialS
 
 def test_the_curves_of_imported_runs_are_among_them(any_filled: Database) -> None:
     store = TrialStore(any_filled)
-    (imported, *others) = [trial for trial in store.trials() if trial.source is not None]
-    curves = store.curves(imported.fingerprint)
+    (imported, *others) = [trial for trial in store.trials() if trial.origin.source is not None]
+    curves = store.curves(imported.job.fingerprint)
     assert list(curves) == [imported.trial_id, *(trial.trial_id for trial in others)]
     assert curves[imported.trial_id] != ()
     assert () in curves.values()  # the one of which only its divergence is known

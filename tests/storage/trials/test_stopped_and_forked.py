@@ -125,7 +125,7 @@ def test_trials_say_how_they_ended_how_long_the_whole_is_and_what_they_come_from
     two_phases = Run(switch=500, reached=0.8, end=800)
     complete(made, STUDY, 8, record_of(two_phases, 8))
     found = made.numbered(STUDY)
-    assert {n: (one.end, one.whole_run_seconds, one.fork) for n, one in found.items()} == {
+    assert {n: (one.end, one.times.whole_run_seconds, one.fork) for n, one in found.items()} == {
         0: ("whole", 6.0, None),
         1: ("stopped", 6.0, None),
         2: ("whole", 4.0, Fork(0, 25.0)),
@@ -141,7 +141,7 @@ def test_trials_say_how_they_ended_how_long_the_whole_is_and_what_they_come_from
         files = set(connection.scalars(select(TRIALS.c.fork_from)))
     assert files == {None, "checkpoints/37.5.npz"}
     for number, run in RUNS.items():
-        assert found[number].paid_seconds == run.seconds(run.end) - run.seconds(run.start)
+        assert found[number].times.paid_seconds == run.seconds(run.end) - run.seconds(run.start)
 
 
 def test_the_time_to_an_accuracy_counts_from_the_start_of_the_whole_run(
@@ -161,7 +161,7 @@ def test_the_time_to_an_accuracy_counts_from_the_start_of_the_whole_run(
             assert row["is_censored"] == (seconds is None)
             observed = run.seconds(run.end) if seconds is None else seconds
             assert row["observed_seconds"] == observed
-            assert stored[number].time_to_accuracy_seconds == seconds
+            assert stored[number].target.seconds == seconds
     with database.transaction(read_only=True) as connection:  # without its ancestors
         (row,) = connection.execute(run_rows.accuracy_times({"trial_ids": [ids[3]]}, 0.2)).all()
     assert (row.trial_id, row.time_to_accuracy_seconds) == (ids[3], 1.5)
@@ -183,6 +183,6 @@ def test_means_and_costs_are_those_of_whole_runs(database: Database, made: Trial
     assert found[37.5].mean_switch_overhead_seconds is None  # its checkpoint is that of the switch
     (cost,) = study_costs(database)
     paid = math.fsum(run.seconds(run.end) - run.seconds(run.start) for run in RUNS.values())
-    assert cost.paid_seconds == pytest.approx(paid)
-    assert cost.baseline_seconds == 6.0
-    assert cost.bsp_multiples == pytest.approx(paid / 6.0)
+    assert cost.cost.paid_seconds == pytest.approx(paid)
+    assert cost.cost.baseline_seconds == 6.0
+    assert cost.cost.bsp_multiples == pytest.approx(paid / 6.0)

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from sqlalchemy import null, select
 
 from syncswitch.storage import frames
+from syncswitch.storage.columns import ConditionColumns
 from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, FatalError, UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.queries.summaries import switch_point_statistics
+from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.job import RunConditions, SearchInfo
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialRecord
 from syncswitch.storage.tables.trials import TRIALS
@@ -83,15 +85,15 @@ def test_a_trial_that_began_has_its_spec_and_owner(store: TrialStore) -> None:
     store.begin(STUDY, 0, replace(RECORD.spec, conditions=CONDITIONS), owner)
     store.begin(STUDY, 1, RECORD.spec, owner)
     trial = store.get(STUDY, 0)
-    assert (trial.study, trial.trial_number, trial.state) == (STUDY, 0, "running")
-    assert (trial.workload, trial.workers, trial.total_worker_steps) == ("digits", 4, 1000)
-    assert trial.fingerprint == IDENTITY.fingerprint
+    assert (trial.origin.study, trial.origin.trial_number, trial.state) == (STUDY, 0, "running")
+    assert (trial.job.workload, trial.job.workers, trial.total_worker_steps) == ("digits", 4, 1000)
+    assert trial.job.fingerprint == IDENTITY.fingerprint
     assert (trial.switch_percent, trial.seed, trial.replicate) == (50.0, 11, 2)
     assert (trial.owner, trial.conditions) == (owner, CONDITIONS)
     assert store.get(STUDY, 1).conditions == RunConditions()
     assert before <= trial.started_at == trial.heartbeat_at <= datetime.now(timezone.utc)
     assert (trial.ended_at, trial.failure, trial.phases, trial.worker_steps) == (None, None, (), 0)
-    assert [getattr(trial, name) for name in MEASURED] == [None] * len(MEASURED)
+    assert [flat(trial)[name] for name in MEASURED] == [None] * len(MEASURED)
     store.heartbeat(STUDY, 0, 250)
     assert store.get(STUDY, 0).worker_steps == 250
     assert store.get(STUDY, 0).heartbeat_at > trial.heartbeat_at
@@ -164,7 +166,9 @@ def test_trials_are_selected_and_stand_in_the_order_of_their_beginning(store: Tr
     store.begin(STUDY, 1, RECORD.spec, OWNER)
 
     def found(**selection: str) -> list[tuple[str, int]]:
-        return [(trial.study, trial.trial_number) for trial in store.trials(**selection)]
+        return [
+            (trial.origin.study, trial.origin.trial_number) for trial in store.trials(**selection)
+        ]
 
     assert found() == [(STUDY, 4), ("other", 0), (STUDY, 1)]
     assert found(study=STUDY) == found(workload="digits") == [(STUDY, 4), (STUDY, 1)]
@@ -201,8 +205,9 @@ def test_every_record_survives(store: TrialStore, record: TrialRecord) -> None:
     add(store, 0, record)
     trial = store.get(STUDY, 0)
     assert (trial.switch_percent, trial.seed) == (record.spec.switch_percent, record.spec.seed)
-    for name in (*MEASURED, "worker_steps", "phases", "started_at", "ended_at"):
-        assert getattr(trial, name) == getattr(record, name), name
+    for name in (*MEASURED, "worker_steps", "started_at", "ended_at"):
+        assert flat(trial)[name] == getattr(record, name), name
+    assert trial.phases == record.phases
     assert store.events(STUDY, 0) == list(record.events)
     # The text form, as NaN does not equal itself.
     assert repr(store.evaluations(STUDY, 0)) == repr(list(record.evaluations))
@@ -320,7 +325,8 @@ def test_conditions_survive_their_columns(online: str, mechanism: str, texts: li
         with pytest.raises(FatalError, match="told apart"):
             condition_values(conditions)
     else:
-        assert conditions_of(**condition_values(conditions)) == conditions  # type: ignore[arg-type]
+        columns = nested(ConditionColumns, condition_values(conditions))
+        assert conditions_of(columns) == conditions
 
 
 def test_events_are_kept_in_their_order(store: TrialStore) -> None:
@@ -365,14 +371,14 @@ def test_a_cancelled_run_has_failed_and_keeps_its_cost_without_a_result(
     assert (trial.state, trial.failure, trial.end) == ("failed", CANCELLED, "cancelled")
     assert trial.speculative
     for name in (*COST, "worker_steps", "started_at", "ended_at", "host", "software"):
-        assert getattr(trial, name) == getattr(PART, name), name
-    assert trial.paid_seconds == PART.paid_seconds == 2.0
+        assert flat(trial)[name] == getattr(PART, name), name
+    assert trial.times.paid_seconds == PART.paid_seconds == 2.0
     store.set_target(STUDY, 0.1)
     store.cancel(STUDY, 0, PART, CANCELLED)  # told twice
     store.fail(STUDY, 0, "late")
     store.heartbeat(STUDY, 0, 999)
     assert store.get(STUDY, 0) == trial
-    assert [getattr(trial, name) for name in RESULT] == [None] * len(RESULT)
+    assert [flat(trial)[name] for name in RESULT] == [None] * len(RESULT)
     assert (trial.phases, store.evaluations(STUDY, 0), store.events(STUDY, 0)) == ((), [], [])
     assert store.checkpoints(STUDY) == []
     assert switch_point_statistics(database) == []
@@ -393,14 +399,14 @@ def test_a_run_that_failed_is_cancelled_with_its_cost_or_begins_anew_without(
     complete(store, STUDY, 7, PART)
     store.begin(STUDY, 8, PART.spec, OWNER, speculative=True)
     store.fail(STUDY, 8, "silent for an hour")
-    assert (store.get(STUDY, 8).paid_seconds, store.get(STUDY, 8).end) == (None, None)
+    assert (store.get(STUDY, 8).times.paid_seconds, store.get(STUDY, 8).end) == (None, None)
     store.cancel(STUDY, 8, PART, CANCELLED)
-    assert (store.get(STUDY, 8).paid_seconds, store.get(STUDY, 8).end) == (2.0, "cancelled")
+    assert (store.get(STUDY, 8).times.paid_seconds, store.get(STUDY, 8).end) == (2.0, "cancelled")
     store.begin(STUDY, 8, PART.spec, OWNER, fork=Fork(7, 50.0))
     trial = store.get(STUDY, 8)
     assert (trial.state, trial.failure, trial.end) == ("running", None, None)
-    assert [getattr(trial, name) for name in (*COST, "ended_at")] == [None] * 4
-    assert (trial.worker_steps, trial.speculative, trial.paid_seconds) == (0, False, None)
+    assert [flat(trial)[name] for name in (*COST, "ended_at")] == [None] * 4
+    assert (trial.worker_steps, trial.speculative, trial.times.paid_seconds) == (0, False, None)
     assert trial.host == OWNER.host
     with database.transaction(read_only=True) as connection:
         # JSON has a null of its own, which is another one.
@@ -416,7 +422,7 @@ def test_an_accuracy_is_the_mean_of_five_tests_or_of_all(
     spec = replace(RECORD.spec, inherited_evaluations=before)
     store.begin(STUDY, 0, spec, OWNER)
     store.complete(STUDY, 0, replace(RECORD, spec=spec))
-    assert store.get(STUDY, 0).converged_evaluations == averaged
+    assert store.get(STUDY, 0).result.converged_evaluations == averaged
 
 
 def test_an_impossible_cost_changes_nothing(store: TrialStore) -> None:

@@ -58,8 +58,8 @@ def test_a_use_is_a_trial_with_its_policy_its_guard_and_all_that_it_measured(
     # When it reached the accuracy that its policy wants.
     assert (row["target_accuracy"], row["time_to_accuracy_seconds"]) == (0.9, 2.5)
     (stored,) = uses(database, IDENTITY.fingerprint)
-    assert (stored.kind, stored.phases) == ("use", RECORD.phases)
-    assert (stored.failed, stored.held_percent) == (ALARM.failed, 50.0)
+    assert (stored.origin.kind, stored.phases) == ("use", RECORD.phases)
+    assert (stored.failed, stored.guard.held_percent) == (ALARM.failed, 50.0)
     with database.transaction(read_only=True) as connection:
         query = "SELECT position, switch_percent, lost_seconds FROM syncswitch_failed_switches"
         assert connection.execute(text(query)).all() == [(0, 12.5, 1.25), (1, 25.0, 2.25)]
@@ -94,7 +94,7 @@ def test_no_trial_of_a_search_is_counted_with_them(
     assert store.curves(IDENTITY.fingerprint) == {}
     assert switch_point_statistics(database) == []
     (cost,) = study_costs(database)
-    assert (cost.completed_runs, cost.paid_seconds) == (0, 0.0)
+    assert (cost.cost.completed_runs, cost.cost.paid_seconds) == (0, 0.0)
 
 
 def test_a_policy_may_have_another_version_in_another_database(

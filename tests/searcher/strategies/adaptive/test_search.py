@@ -134,7 +134,7 @@ def test_a_search_is_as_simulated(
     trials = list(by_id.values())
     assert any(t.switch_percent == 100 for t in trials) == (strategy.target_accuracy is None)
     assert any(t.parent_trial_id for t in trials) == strategy.share_prefix
-    assert any(t.stopped_early for t in trials) == strategy.early_stop
+    assert any(t.result.stopped_early for t in trials) == strategy.early_stop
     # Without a baseline a later switch point goes on from an earlier one.
     chained = [t for t in trials if t.fork_percent and t.fork_percent < t.switch_percent]
     assert bool(chained) == ("target_accuracy" in changes)
@@ -161,7 +161,7 @@ def test_candidates_pay_only_what_comes_after_their_fork(finished: Finished) -> 
         assert trial.fork_percent == trial.switch_percent
         assert [phase.protocol for phase in trial.phases] == ["asp"]
         inherited = FIRST_SECONDS * trial.switch_percent / 100
-        assert trial.inherited_seconds == pytest.approx(inherited, rel=0.05)
+        assert trial.times.inherited_seconds == pytest.approx(inherited, rel=0.05)
     forks = [spec for spec in finished.trainer.specs if spec.fork_from]
     assert forks
     for spec in forks:
@@ -177,11 +177,11 @@ def test_candidates_pay_only_what_comes_after_their_fork(finished: Finished) -> 
 
 def test_runs_end_when_their_accuracy_is_known(finished: Finished) -> None:
     baseline = next(t for t in finished.trials if t.switch_percent == 100)
-    assert baseline.stopped_early
+    assert baseline.result.stopped_early
     assert baseline.worker_steps < 0.75 * baseline.total_worker_steps
     candidates = [t for t in finished.trials if t.switch_percent < 100]
-    assert not candidates[0].stopped_early, "the first shows what stopping changes"
-    assert any(t.stopped_early for t in candidates[1:])
+    assert not candidates[0].result.stopped_early, "the first shows what stopping changes"
+    assert any(t.result.stopped_early for t in candidates[1:])
     # The policy speaks of whole trainings all the same.
     for told in (finished.result.policy.measured, finished.result.cost):
         assert told.baseline_seconds == pytest.approx(FIRST_SECONDS, rel=0.02)
@@ -190,7 +190,7 @@ def test_runs_end_when_their_accuracy_is_known(finished: Finished) -> None:
 def test_a_lost_checkpoint_costs_its_prefix_and_nothing_else(url: str, checkpoints: Path) -> None:
     careless = Watching(RECORDING, damages=True)
     assert search(url, checkpoints, RECORDING, trainer=careless).policy.switch_percent == 12.5
-    assert all(trial.inherited_seconds == 0 for trial in completed(url))
+    assert all(trial.times.inherited_seconds == 0 for trial in completed(url))
 
 
 def test_an_interrupted_search_goes_on_as_if_nothing_had_been(
@@ -201,7 +201,7 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(
     assert len(completed(url)) == 2
     result = search(url, checkpoints, RECORDING)
     runs, undisturbed = (
-        [(t.switch_percent, t.replicate, t.converged_accuracy) for t in trials]
+        [(t.switch_percent, t.replicate, t.result.converged_accuracy) for t in trials]
         for trials in (completed(url), finished.trials)
     )
     assert runs == undisturbed
