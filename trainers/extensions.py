@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import TypeVar
 
 from syncswitch.storage.errors import UserError, one_line
 
 _Kind = TypeVar("_Kind")
+
+
+@cache
+def _in_group(group: str) -> EntryPoints:
+    """To look through all that is installed takes 10 ms."""
+    return entry_points(group=group)
 
 
 def registered(
@@ -19,7 +26,7 @@ def registered(
     With a `name` only those of this name.
     """
     noun = group.rpartition(".")[2].removesuffix("s")
-    for entry in entry_points(group=group):
+    for entry in _in_group(group):
         if name not in (None, entry.name):
             continue
         try:

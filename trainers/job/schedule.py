@@ -10,7 +10,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from syncswitch.storage.errors import Set, UnsuitableProtocolError, UserError
@@ -149,12 +148,8 @@ def switch_worker_step(spec: TrialSpec) -> int:
     )
 
 
-@cache
 def round_worker_steps(protocol: str, workers: int) -> int:
-    """Worker-steps in a round; 1 for a protocol without rounds, or one known to a command only.
-
-    It takes 10 ms to find out that no installed package knows a protocol, hence the cache.
-    """
+    """Worker-steps in a round; 1 for a protocol without rounds, or one known to a command only."""
     try:
         return choose_protocol(protocol).exchange.gradients_per_update(workers)
     except UserError:

@@ -7,6 +7,7 @@ import pytest
 
 from syncswitch.cli.completion import PROTOCOL_EXAMPLES
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.extensions import _in_group
 from syncswitch.trainers.protocols import (
     ENTRY_POINT_GROUP,
     PROTOCOLS,
@@ -143,7 +144,9 @@ def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Regist
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         (metadata / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\n{name} = {value}\n")
 
+    _in_group.cache_clear()
     yield install
+    _in_group.cache_clear()
     choose_protocol.cache_clear()
 
 
@@ -161,6 +164,7 @@ def test_a_protocol_of_another_package_is_found_by_its_name_unless_it_is_one_of_
     assert choice.machine(range(2)).start().workers == (0, 1)
     assert parse_pair("bsp,every-other") == ("bsp", "every-other")
     register("bsp", "registered_protocol:EveryOther", source)
+    _in_group.cache_clear()
     choose_protocol.cache_clear()
     assert choose_protocol("bsp").kind is PROTOCOLS["bsp"]
 
