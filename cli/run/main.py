@@ -178,7 +178,7 @@ def main(
 
     A run that was killed continues when the same command is given with --resume.
 
-    Where TF_CONFIG describes a cluster, start the same command for each of its parts: the chief
+    If TF_CONFIG describes a cluster, start the same command for each of its processes: the chief
     trains, the others serve it until it has gone.
     """
     from syncswitch.cli.run.report import print_report, report_as_json, watching

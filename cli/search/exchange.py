@@ -68,12 +68,12 @@ def _workloads(
 @click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @common_options
 def import_runs(table: Path, storage_url: str, as_json: bool) -> None:
-    """Import the training runs in TABLE, which were made elsewhere.
+    """Import training runs made elsewhere from TABLE.
 
-    TABLE is a CSV or Parquet file with a row for each test of each run. A row describes the run
-    (workload, run, first_protocol, second_protocol, switch_percent, workers, total_worker_steps)
-    and the test (worker_step, elapsed_seconds of training, accuracy from 0 to 1, and optionally
-    training_loss).
+    TABLE is a CSV or Parquet file with a row for each evaluation of each run. A row describes the
+    run (workload, run, first_protocol, second_protocol, switch_percent, workers,
+    total_worker_steps) and the evaluation (worker_step, elapsed_seconds of training, accuracy from
+    0 to 1, and optionally training_loss).
 
     Optional columns are candidate_percent (the switch point that the run counts for, empty for
     none), replicate, diverged, worker_steps, training_seconds, first_phase_seconds,

@@ -29,7 +29,7 @@ _COMMANDS = {
     "policy": ("policy:policy", "Look up, compare, exchange and roll back timing policies."),
     "uses": (
         "uses:uses",
-        "List the later runs with policies, and import those that wait in files.",
+        "List the later runs with policies, and import those that are still in files.",
     ),
     "export": (
         "exchange:export",
@@ -37,7 +37,7 @@ _COMMANDS = {
     ),
     "import": (
         "exchange:import_runs",
-        "Import the training runs in TABLE, which were made elsewhere.",
+        "Import training runs made elsewhere from TABLE.",
     ),
     "profile": ("profile:profile", "List, show and calibrate profiles of simulated clusters."),
     "db": ("db:db", "Check and upgrade the database."),

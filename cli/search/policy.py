@@ -384,7 +384,7 @@ def _move(
 @selection_options(has_choice=False)
 @common_options
 def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
-    """Publish another switch point for WORKLOAD, if the uses of its policy call for it.
+    """Publish another switch point for WORKLOAD, if its later runs call for it.
 
     They do if another switch point that was tried is expected to take less time, including the
     cost of failed switches. The new version becomes the current one; other aliases stay.
@@ -464,7 +464,7 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
 )
 @common_options
 def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) -> None:
-    """Show one policy with the runs that it rests on.
+    """Show one policy with the runs behind it.
 
     trial_id is the run's number in this database, if it is there.
     """

@@ -38,7 +38,7 @@ from syncswitch.storage.uses.spool import TakenIn, take_in
 
 @click.group(cls=SubcommandGroup)
 def uses() -> None:
-    """List the later runs with policies, and import those that wait in files."""
+    """List the later runs with policies, and import those that are still in files."""
 
 
 @uses.command("list")
@@ -88,12 +88,12 @@ def list_uses(
 )
 @common_options
 def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> None:
-    """Move the uses that wait in files into the database.
+    """Move later runs from files into the database.
 
-    syncswitch-run leaves such a file beside its policy file if it finds no database. Each use
+    syncswitch-run leaves such a file beside its policy file if it finds no database. Each run
     counts once, however often a file is imported. A line whose policy is not in the database stays
-    in its file; a line that is not a use is moved to NAME.refused.jsonl. Both are reported with the
-    reason. A file without any use is refused, and stays as it is.
+    in its file; a line that cannot be read is moved to NAME.refused.jsonl. Both are reported with
+    the reason. A file without any run is refused, and left as it is.
     """
     for file in files:
         if not file.exists():

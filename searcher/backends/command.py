@@ -30,7 +30,7 @@ class UsersCommand(TrainerChoice):
     """A training command, as its options describe it."""
 
     name = "command"
-    summary = "any training command of yours"
+    summary = "your own training command"
     default_workers = 1
     default_protocols = "first,second"
     simulated_cluster: ClassVar[None] = None

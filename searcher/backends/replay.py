@@ -1,4 +1,4 @@
-"""`--trainer replay`: nothing is trained, recorded runs answer."""
+"""`--trainer replay`: replay recorded runs, without training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RecordedRuns(TrainerChoice):
     """Recorded runs in the database `recordings`."""
 
     name = REPLAY
-    summary = "nothing is trained, recorded runs answer"
+    summary = "replay recorded runs, without training"
 
     recordings: str | None = option("Database of the recorded runs.", metavar="URL")
 

@@ -78,8 +78,8 @@ from syncswitch.storage.records.policy import TimingPolicy
 @click.option(
     "--at",
     metavar="PERCENTS",
-    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone. That of"
-    " a --policy is trained at as well. Default: that alone, or"
+    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone. The"
+    " switch point of a --policy is added. Default: that one alone, or"
     f" {','.join(f'{percent:g}' for percent in USUAL_POINTS)}.",
 )
 @click.option(
