@@ -30,17 +30,17 @@ Guards send back what more likely lost too much than not.
 """
 
 LOST = 3.0
-"""Thresholds that count as a loss in a run's own tests, where no target is measured."""
+"""Thresholds that count as a loss in a run's own evaluations, where no target is measured."""
 
 # What a guard is worth, as searches expect: whoever changes its rule measures these again.
 ALARMED_AFTER = 0.6
 """Share of the second protocol's steps after which a guard sees that a switch failed."""
 
 NOTICED_BY_ITSELF = 0.8
-"""Share of the runs which lose `LOST` or more that their own tests show; of the others none."""
+"""Share of the runs which lose `LOST` or more that their own evaluations show; else none."""
 
 FALSE_ALARMS = 0.02
-"""Share of good runs that their own tests send back."""
+"""Share of good runs that their own evaluations send back."""
 
 
 def deviation_of(threshold: float, variance: float, runs: int) -> float:
