@@ -8,10 +8,11 @@ cluster, or another of `benchmarks.trainings`, or on this machine; the staleness
 is in the file is not trained again, so that a benchmark that was cut goes on.
 
 A job is a name and a number of workers: `digits`, `hot-breast-cancer`, `breast-cancer`, `clicks`,
-`transformer` (AdamW) or `batchnorm`. A rule is a value of `momentum_after_switch`; `dc:` before one
-that shares it adds DC-ASGD, on the simulated cluster. It may also be another second protocol, such
-as `local-sgd:8:averaged`. To the accuracy: the share of BSP's time after which a test first shows
-BSP's mean less 0.01, in the median of the runs that ever do.
+`transformer` (AdamW), `batchnorm`, `digits-adam`, `breast-cancer-adam` or `batchnorm-adamw`. A rule
+is a value of `momentum_after_switch`; `dc:` before one that shares it adds DC-ASGD, on the
+simulated cluster. It may also be another second protocol, such as `local-sgd:8:averaged`. To the
+accuracy: the share of BSP's time after which an evaluation first shows BSP's mean less 0.01, in the
+median of the runs that ever do.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rich.console import Console
 
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.trainings import (
+    ADAM,
     CLUSTERS,
     REFERENCES,
     Choice,
@@ -59,7 +61,7 @@ def trained(
 ) -> list[list[Training]]:  # fmt: skip
     """Returns all runs of a job by a rule, by switch point."""
     name, _, workers = job.partition(":")
-    reference, second, compensates = ruled(REFERENCES[name] + length, rule)
+    reference, second, compensates = ruled((REFERENCES | ADAM)[name] + length, rule)
     with JobTrainings(reference, int(workers), cluster, recorded) as trainings:
         choices = [Choice(("bsp", second), percent) for percent in percents]
         return [trainings.of(one, seeds, compensates) for one in choices]

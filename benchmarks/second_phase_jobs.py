@@ -1,4 +1,4 @@
-"""Jobs of other kinds for the benchmark of the second phase: AdamW, and BatchNorm."""
+"""Jobs of other kinds for the benchmark of the second phase: Adam, AdamW, and BatchNorm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.workloads import digits
+from syncswitch.trainers.workloads import breast_cancer, digits
 
 LENGTH, WIDTH, HEADS = 32, 32, 4
 _TRAIN, _TEST = 40_000, 4_000
@@ -56,6 +56,12 @@ def adamw() -> Any:
     return optimizers.AdamW(weight_decay=0.01)
 
 
+def adam() -> Any:
+    from keras import optimizers
+
+    return optimizers.Adam()
+
+
 TRANSFORMER = Workload(
     name="transformer",
     model=transformer,
@@ -83,3 +89,14 @@ def normalized() -> Any:
 
 
 BATCHNORM = replace(digits.workload, name="batchnorm", model=normalized, learning_rate=0.02)
+
+_SMALL_RATE = {"learning_rate": 0.001, "largest_scaling": 4}
+DIGITS_ADAM = replace(digits.workload, name="digits-adam", optimizer=adam, **_SMALL_RATE)
+BATCHNORM_ADAMW = replace(BATCHNORM, name="batchnorm-adamw", optimizer=adamw, **_SMALL_RATE)
+BREAST_CANCER_ADAM = replace(
+    breast_cancer.workload,
+    name="breast-cancer-adam",
+    optimizer=adam,
+    learning_rate=0.002,
+    largest_scaling=4,
+)

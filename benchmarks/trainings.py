@@ -28,6 +28,12 @@ REFERENCES = {
     "batchnorm": "benchmarks.second_phase_jobs:BATCHNORM",
 }
 """The jobs, by the names that they have on the command line."""
+ADAM = {
+    "digits-adam": "benchmarks.second_phase_jobs:DIGITS_ADAM",
+    "breast-cancer-adam": "benchmarks.second_phase_jobs:BREAST_CANCER_ADAM",
+    "batchnorm-adamw": "benchmarks.second_phase_jobs:BATCHNORM_ADAMW",
+}
+"""Three of them with another optimizer."""
 PROFILE = "sync-switch-resnet32"
 
 
