@@ -63,7 +63,7 @@ nitpick_ignore_regex = [
     # Their fields are the columns of `uses`, `switch_points` and `search_costs`.
     (
         "py:class",
-        r".*\.(\w+Columns|PolicyUseFacts|SearchCost|StudyCost|SwitchPointStatistics|UseGuard|UseResult)",
+        r"(.*\.)?(\w+Columns|PolicyUseFacts|SearchCost|StudyCost|SwitchPointStatistics|UseGuard|UseResult)",
     ),
     # Of ours, but no program needs them.
     (

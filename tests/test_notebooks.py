@@ -161,7 +161,7 @@ SAID = {
         "run-fit": r"accuracy 0\.9[5-9]",
         "try-script": '"step": 200',
         # Which switch pays is a matter of real time, of which a loaded machine has less.
-        "search-command": "Train full-or-eight with FULL for (the first|all)",
+        "search-command": "Train `full-or-eight` with FULL for (the first|all)",
     },
     "6_figures_of_your_job": {"other-runs": "restart"},
 }

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
@@ -394,13 +394,18 @@ def kept_embeddings(source: EmbeddingSource) -> StoredEmbeddings:
     return StoredEmbeddings(file, source.forms)
 
 
+class RowAccess(Protocol):
+    """The rows of a parameter server, here or in another process; see `EmbeddingShard`."""
+
+    def load_rows(self, table: int, part: int, start: int, values: Vector) -> None: ...
+    def read_rows(self, table: int, part: int, start: int, stop: int) -> Vector: ...
+    def end_read(self) -> None: ...
+
+
 class EmbeddingServers(EmbeddingSource):
-    """The embeddings on all parameter servers; read as a source they are those at the last mark.
+    """The embeddings on all parameter servers; read as a source they are those at the last mark."""
 
-    A server is an `EmbeddingShard`, or a proxy of one in another process.
-    """
-
-    def __init__(self, servers: Sequence[Any], forms: Sequence[EmbeddingForm]) -> None:
+    def __init__(self, servers: Sequence[RowAccess], forms: Sequence[EmbeddingForm]) -> None:
         super().__init__(forms)
         self._servers = servers
 

@@ -18,7 +18,7 @@ from syncswitch.trainers.cluster.exchange.plans import (
     WorkerPlan,
 )
 from syncswitch.trainers.cluster.exchange.security import Address
-from syncswitch.trainers.model.embeddings import Ids
+from syncswitch.trainers.model.embeddings import Ids, RowAccess
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import AfterAverage
 from syncswitch.trainers.protocols.steps import Group
@@ -39,15 +39,7 @@ class ServerForChief(Protocol):
     def fence(self, worker: int) -> tuple[int, int]: ...
 
 
-class RowsForChief(Protocol):
-    """The embedding rows of a parameter server as the chief sees them; see `EmbeddingShard`."""
-
-    def load_rows(self, table: int, part: int, start: int, values: Vector) -> None: ...
-    def read_rows(self, table: int, part: int, start: int, stop: int) -> Vector: ...
-    def end_read(self) -> None: ...
-
-
-class ServerProcess(ServerForChief, RowsForChief, Protocol):
+class ServerProcess(ServerForChief, RowAccess, Protocol):
     """A parameter server in another process, which has to be built first."""
 
     def build(self, plan: ServerPlan) -> None: ...

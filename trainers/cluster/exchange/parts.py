@@ -19,7 +19,6 @@ from syncswitch.trainers.cluster.exchange.interfaces import (
     CHIEF_TO_WORKER,
     TO_WORKER,
     WORKER_TO_SERVER,
-    RowsForChief,
     ServerForChief,
     calls_of,
 )
@@ -45,7 +44,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, projection_of, update_of
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
-from syncswitch.trainers.model.embeddings import Ids
+from syncswitch.trainers.model.embeddings import Ids, RowAccess
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.parent import die_with_parent
 from syncswitch.trainers.protocols import AfterAverage
@@ -115,7 +114,7 @@ class ServerPart:
         )
         for interface, holder in (
             (ServerForChief, self._server),
-            (RowsForChief, self._server.embeddings),
+            (RowAccess, self._server.embeddings),
         ):
             self.methods |= {name: getattr(holder, name) for name in calls_of(interface)}
 

@@ -105,6 +105,22 @@ class Remote:
         return self._lost(f"{self.name} is gone")
 
 
+class RemoteShard(Remote):
+    """A parameter server in another process, as the chief reads and writes its rows.
+
+    What concerns all servers is asked of them at once, by `call_all`.
+    """
+
+    def load_rows(self, table: int, part: int, start: int, values: Vector) -> None:
+        self.call("load_rows", table, part, start, values)
+
+    def read_rows(self, table: int, part: int, start: int, stop: int) -> Vector:
+        return cast(Vector, self.call("read_rows", table, part, start, stop))
+
+    def end_read(self) -> None:
+        self.call("end_read")
+
+
 class RemoteWorker(Remote):
     """A worker in another process, as the chief calls it; see `Worker`."""
 

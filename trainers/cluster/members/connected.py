@@ -19,9 +19,9 @@ from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Ca
 from syncswitch.trainers.cluster.exchange.remote import (
     Call,
     LostError,
-    Remote,
     RemoteError,
     RemotePeer,
+    RemoteShard,
     RemoteWorker,
     call_all,
 )
@@ -284,7 +284,9 @@ class ConnectedCluster(Cluster):
 
     def _build_servers(self) -> None:
         remotes = [
-            Remote(self._arrivals[part].wire, self._name(part), CHIEF_TO_SERVER, ServerLostError)
+            RemoteShard(
+                self._arrivals[part].wire, self._name(part), CHIEF_TO_SERVER, ServerLostError
+            )
             for part in self._server_parts
         ]
         plans = self.program.server_plans(self._shards, len(self.members))

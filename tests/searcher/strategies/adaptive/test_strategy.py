@@ -243,8 +243,8 @@ def test_a_sharp_curve_is_never_answered_against_what_was_measured(
 @pytest.mark.parametrize(
     ("second", "guarded", "reason"),
     [
-        (0.4, True, "no earlier one is expected to save time"),
-        (0.4, False, "likely enough to keep the accuracy"),
+        (0.4, True, "no earlier switch is expected to save time"),
+        (0.4, False, "likely to keep the accuracy often enough"),
         (1.3, True, "saves no time"),
     ],
 )

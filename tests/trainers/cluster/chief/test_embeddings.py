@@ -159,7 +159,7 @@ def test_a_server_lost_without_room_for_copies_begins_again(
         found = final_arrays(trainer, spec, tmp_path / "lost", observer)
     assert_alike(found, expected)
     kinds = [one.kind for one in observer.events]
-    assert (kinds.count("unsaved"), kinds.count("rebuilt")) == (1, 1)
+    assert (kinds.count("unsaved"), kinds.count("rebuilt")) == (1, 1), kinds
 
 
 BIG_ROWS = 480_000
