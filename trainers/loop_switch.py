@@ -189,7 +189,7 @@ class LoopSwitch:
         self._guarding = Guarding(_spec(policy, job, seed))
         self._to_tell = None
         if switch_at is None:
-            self._to_tell = f"this run {unmeasured_text(policy, lost, 'switch_at=100')}"
+            self._to_tell = f"this run {unmeasured_text(policy, lost)}"
         if self._loaded is not None:
             self.load_state_dict(self._loaded)
 

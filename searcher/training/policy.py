@@ -216,14 +216,14 @@ def _exact(
 
 
 def _job_like(job: WorkloadIdentity, request: RunRequest, workload: Any) -> WorkloadIdentity:
-    """The request job, with workers and protocols of another one where it is not said."""
+    """The requested job, with workers and protocols of another one where they are not said."""
     pair = request.pair or (job.first_protocol, job.second_protocol)
     workers = request.workers or job.workers
     return _checked(request, request.trainer.identity(workload, workers, pair))
 
 
 def _checked(request: RunRequest, identity: WorkloadIdentity) -> WorkloadIdentity:
-    """The job, in which runs can lose what is request."""
+    """The job; raises UserError where its runs could not lose as much as is allowed."""
     allowed = request.when.allowed
     if allowed is not None and not allowed.runs:
         check_threshold(allowed.threshold, identity.decided_by.accuracies)
@@ -345,7 +345,7 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
             "). Knowing it is expected to save these more time than a switch would save now. How"
             " early this job may switch is not known yet",
         ]
-    words = unmeasured_text(
+    notice = unmeasured_text(
         replace(
             unmeasured_policy(identity),
             switch_percent=planned.switch_percent,
@@ -358,12 +358,7 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
         has_runs=planned.policy is not None,
         span="this run" if left == 1 else f"the {left:,} runs to come",
     )
-    return [
-        f"{words} To train with {first} alone, ",
-        Set("switch_at", 100, "use"),
-        "; to say how many runs you expect, ",
-        Set("expected_runs", verb="use"),
-    ]
+    return [notice, "; to say how many runs you expect, ", Set("expected_runs", verb="use")]
 
 
 def _own_job(request: RunRequest) -> tuple[Any, WorkloadIdentity]:
@@ -379,7 +374,7 @@ def _own_job(request: RunRequest) -> tuple[Any, WorkloadIdentity]:
 
 
 def size_and_pair(request: RunRequest) -> tuple[int, tuple[str, str]]:
-    """Workers and protocols of a run that follows no policy: as request, or the current policy's.
+    """Workers and protocols of a run that follows no policy: as asked, or the current policy's.
 
     So runs can be compared. Without a policy for such a cluster they are the usual ones.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
@@ -98,25 +98,22 @@ def watched_metric(name: str, goal: str | None) -> Metric:
 def unmeasured_text(
     policy: TimingPolicy,
     lost: str,
-    alone: str = "",
     *,
     jobs: str = f"{RECORDED} recorded jobs",
     span: str = "this run",
     has_runs: bool = False,
-) -> str:
+) -> UserError:
     """Says what a training with such a policy does and why, and what is not known.
 
     Args:
         policy: The policy, with what is expected of it.
         lost: What a switch that fails costs, as a clause.
-        alone: How to train with the first protocol alone instead, such as `switch_at=100`; empty
-            where the caller says it.
         jobs: The jobs that the expectation rests on.
         span: What shall take the least time.
         has_runs: Whether the job has trained with a switch before.
 
     Returns:
-        Sentences without the last full stop, and a verb in front that wants a subject.
+        A notice: sentences without the last full stop, and a verb in front that wants a subject.
     """
     first, second = (
         protocol_text(policy.job.first_protocol),
@@ -129,11 +126,12 @@ def unmeasured_text(
     if not policy.threshold:
         tests += ", which without a threshold notice little but a run that diverges"
     sources = f"{jobs} and its own runs" if has_runs else jobs
-    return (
+    text = (
         f"{how}, which should be fastest for {span}, judging by {sources}. No run of {first} alone"
         f" has measured a target yet, so it is guarded by {tests}; a failed switch costs {lost}."
-        f" {expected_sentences(policy, has_runs)}"
-    ) + (alone and f" To train with {first} alone, set {alone}")
+        f" {expected_sentences(policy, has_runs)} To train with {first} alone, "
+    )
+    return UserError([text, Set("switch_at", 100, "set")])
 
 
 def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:

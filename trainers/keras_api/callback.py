@@ -142,7 +142,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             policy = _without_policy(switch_at, total_worker_steps, workers, metric)
             if guard and switch_at is None:
                 lost = "what was trained after it, and a copy of its state in memory"
-                _LOG.warning("this run %s", unmeasured_text(policy, lost, "switch_at=100"))
+                _LOG.warning("this run %s", unmeasured_text(policy, lost))
         elif total_worker_steps is not None:
             raise UserError(
                 "policy and total_worker_steps both say how long: leave out one of them"

@@ -128,7 +128,7 @@ def fit(
         policy = unmeasured_policy(identity, switch_at)
         if guard and switch_at is None:
             lost = "what was trained after it, and its state is kept in a file until then"
-            _LOG.warning("this run %s", unmeasured_text(policy, lost, "switch_at=100"))
+            _LOG.warning("this run %s", unmeasured_text(policy, lost))
     band = band_for(policy, known or identity, identity) if guard else None
     if band is None and (warning := unguarded_warning(policy)) is not None:
         _LOG.warning(warning)
