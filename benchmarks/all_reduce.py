@@ -12,20 +12,20 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks.engines import WORKERS, Train, dataset
+from benchmarks.engines import WORKERS, Train, dataset, replica_of
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.parent import die_with_parent
 from tests.private_network import free_ports
 
 
-def ring(reference: str, workers: int = WORKERS) -> Train:
+def ring(reference: str) -> Train:
     """`MultiWorkerMirroredStrategy` by its ring, with this process as the first worker.
 
     The others take part in whatever steps this one makes, and end with it.
     """
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(workers)]
-    for task in range(1, workers):
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(WORKERS)]
+    for task in range(1, WORKERS):
         arguments = [json.dumps(addresses), str(task), reference]
         subprocess.Popen([sys.executable, "-m", "benchmarks.all_reduce", *arguments])
     return _worker(load_workload(reference), addresses, 0)
@@ -34,7 +34,6 @@ def ring(reference: str, workers: int = WORKERS) -> Train:
 def _worker(workload: Workload, addresses: Sequence[str], task: int) -> Train:
     config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": task}}
     os.environ["TF_CONFIG"] = json.dumps(config)
-    import keras
     import tensorflow as tf
 
     options = tf.distribute.experimental.CommunicationOptions(
@@ -42,23 +41,13 @@ def _worker(workload: Workload, addresses: Sequence[str], task: int) -> Train:
     )
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     with strategy.scope():
-        model = workload.model()
-        optimizer = keras.optimizers.SGD(workload.learning_rate, momentum=workload.momentum)
-        optimizer.build(model.trainable_variables)
-        loss_of = keras.losses.SparseCategoricalCrossentropy(reduction="sum_over_batch_size")
+        replica = replica_of(workload, len(addresses))
     batches = iter(
         strategy.distribute_datasets_from_function(lambda _: dataset(workload, seed=task))
     )
 
     @tf.function
     def step(inputs, labels):  # type: ignore[no-untyped-def]
-        def replica(inputs, labels):  # type: ignore[no-untyped-def]
-            with tf.GradientTape() as tape:
-                loss = loss_of(labels, model(inputs, training=True)) / len(addresses)
-            gradients = tape.gradient(loss, model.trainable_variables)
-            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-            return loss
-
         return strategy.run(replica, args=(inputs, labels))
 
     def train(worker_steps: int) -> float:

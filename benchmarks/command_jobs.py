@@ -109,7 +109,6 @@ def table(found: Sequence[Figures]) -> Table:
 
 
 def main() -> None:
-    """Prints the table."""
     options = parser(__doc__, repeats=20, expected_runs=10, processes=2).parse_args()
     names = list(command_problems(0))
     with at_most(3600), ProcessPoolExecutor(options.processes) as pool:

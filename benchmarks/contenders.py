@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.problems import BASELINE_PERCENT, Problem, earliest_acceptable, is_acceptable
 from reproduction.measures import ratio_of_means, share
 from reproduction.simulator import PlayedRun, SimulatedSearch, search_with
-from syncswitch.searcher.speed_up import Estimate, mean
+from syncswitch.searcher.speed_up import Estimate, known_mean, mean
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -69,7 +69,6 @@ class _Buyer:
         return min(fit, default=BASELINE_PERCENT)
 
     def search(self, answer: float) -> SimulatedSearch:
-        """The cost of an answer."""
         return SimulatedSearch(answer, self.seconds, sum(map(len, self._runs.values())))
 
 
@@ -366,11 +365,6 @@ def score(
         cost_ratio=ratio_of_means(costs, [reference[number].cost for number in outcomes]),
         success_percent=share(outcome.is_success for outcome in values),
         too_early_percent=share(outcome.is_too_early for outcome in values),
-        regret=_known_mean(outcome.regret for outcome in values),
-        policy_time=_known_mean(outcome.policy_time for outcome in values),
+        regret=known_mean(outcome.regret for outcome in values),
+        policy_time=known_mean(outcome.policy_time for outcome in values),
     )
-
-
-def _known_mean(values: Iterable[float | None]) -> Estimate | None:
-    known = [value for value in values if value is not None]
-    return mean(known) if known else None

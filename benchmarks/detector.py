@@ -23,7 +23,7 @@ import numpy as np
 from rich.box import SIMPLE
 from rich.console import Console
 
-from benchmarks.console import at_most, new_table
+from benchmarks.console import at_most, new_table, parser
 from syncswitch.trainers.stragglers.detector import DetectorSettings, StragglerDetector
 from tests.trainers.stragglers.traces import NOISES, round_seconds
 
@@ -148,19 +148,14 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=5000)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument(
+    arguments = parser(__doc__, runs=100, rounds=5000, processes=2)
+    arguments.add_argument(
         "--windows",
         type=lambda text: [_settings(one) for one in text.split(",")],
         default=[DetectorSettings()],
         metavar="STEPSxRUNNING[xFLOOR],...",
     )
-    return parser.parse_args()
+    return arguments.parse_args()
 
 
 def _settings(text: str) -> DetectorSettings:

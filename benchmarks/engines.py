@@ -55,27 +55,43 @@ def wait_until_listening(ports: list[int]) -> None:
 
 def coordinator(workload: Workload) -> Train:
     """TensorFlow's own parameter server training, as its tutorial writes it."""
+    strategy, chief = started_strategy(1)
+    with strategy.scope():
+        replica = replica_of(workload)
+    return scheduled(strategy, chief, replica, lambda: dataset(workload))
+
+
+def replica_of(workload: Workload, replicas: int = 1) -> Callable[[Any, Any], Any]:
+    """A step of a model of the workload, whose round so many replicas share."""
     import keras
     import tensorflow as tf
 
-    strategy, chief = started_strategy(1)
-    with strategy.scope():
-        model = workload.model()
-        optimizer = keras.optimizers.SGD(workload.learning_rate, momentum=workload.momentum)
-        loss_of = keras.losses.SparseCategoricalCrossentropy()
+    model = workload.model()
+    optimizer = keras.optimizers.SGD(workload.learning_rate, momentum=workload.momentum)
+    optimizer.build(model.trainable_variables)
+    loss_of = keras.losses.SparseCategoricalCrossentropy()
+
+    def replica(inputs: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(inputs, training=True)) / replicas
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return replica
+
+
+def scheduled(
+    strategy: Any, chief: Any, replica: Callable[[Any, Any], Any], batches: Callable[[], object]
+) -> Train:
+    """Steps that TensorFlow's coordinator hands out to its workers."""
+    import tensorflow as tf
 
     @tf.function
     def step(iterator):  # type: ignore[no-untyped-def]
-        def replica(inputs, labels):  # type: ignore[no-untyped-def]
-            with tf.GradientTape() as tape:
-                loss = loss_of(labels, model(inputs, training=True))
-            gradients = tape.gradient(loss, model.trainable_variables)
-            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-            return loss
-
         return strategy.run(replica, args=next(iterator))
 
-    iterator = iter(chief.create_per_worker_dataset(lambda: dataset(workload)))
+    iterator = iter(chief.create_per_worker_dataset(batches))
 
     def train(worker_steps: int) -> float:
         start = time.perf_counter()
@@ -109,21 +125,9 @@ def started_strategy(servers: int) -> tuple[Any, Any]:
 
 def single(workload: Workload) -> Train:
     """One process, no distribution: the ceiling."""
-    import keras
     import tensorflow as tf
 
-    model = workload.model()
-    optimizer = keras.optimizers.SGD(workload.learning_rate, momentum=workload.momentum)
-    loss_of = keras.losses.SparseCategoricalCrossentropy()
-
-    @tf.function
-    def step(inputs, labels):  # type: ignore[no-untyped-def]
-        with tf.GradientTape() as tape:
-            loss = loss_of(labels, model(inputs, training=True))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
+    step = tf.function(replica_of(workload))
     batches = iter(dataset(workload))  # type: ignore[call-overload]
 
     def train(worker_steps: int) -> float:

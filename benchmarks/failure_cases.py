@@ -86,12 +86,10 @@ class Case:
 
     @property
     def lane(self) -> Lane:
-        """The lane on which the case runs."""
         return self.launcher, self.workers, self.servers
 
     @property
     def row(self) -> str:
-        """Its row in the table."""
         if len(self.kinds) > 1:
             return SEVERAL
         return self.kinds[0] if self.kinds else REFERENCE
@@ -103,7 +101,6 @@ class Case:
 
     @property
     def text(self) -> str:
-        """All of it in one line."""
         happens = [*self.injections]
         if self.disk_full_percents:
             happens.append("disk full from {:g} to {:g} %".format(*self.disk_full_percents))

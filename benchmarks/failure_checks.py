@@ -55,7 +55,6 @@ class Noise:
 
 
 def record_problems(case: Case, record: TrialRecord) -> list[str]:
-    """Problems of a run's record."""
     return [
         *_step_problems(record),
         *_evaluation_problems(record),

@@ -65,7 +65,6 @@ class LaneProcess:
         theirs.close()
 
     def send(self, message: Any) -> None:
-        """Asks for a run."""
         with contextlib.suppress(OSError):  # then the answer does not come either
             self._connection.send(message)
 

@@ -56,7 +56,6 @@ class Outcome:
 
     @property
     def is_failed(self) -> bool:
-        """Whether anything was wrong."""
         return bool(self.problems or self.leftovers)
 
     @property
@@ -72,7 +71,6 @@ class Outcome:
 
 
 def json_line(outcome: Outcome, difference: float | None) -> str:
-    """All of it."""
     record = outcome.record
     content: dict[str, Any] = {
         **asdict(outcome.case),
@@ -102,7 +100,6 @@ def page(
     software: Sequence[tuple[str, str]],
     minutes: float,
 ) -> str:
-    """The page in Markdown."""
     disturbed = [one for one in outcomes if one.case.kinds]
     failed = sum(one.is_failed for one in disturbed)
     rows = [*KINDS, SEVERAL, REFERENCE]

@@ -11,7 +11,6 @@ compared with. A cluster serves run after run, as long as it lives.
 
 from __future__ import annotations
 
-import argparse
 import platform
 import shutil
 import signal
@@ -22,6 +21,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.console import parser
 from benchmarks.failure_cases import (
     TOTAL_WORKER_STEPS,
     Case,
@@ -88,7 +88,6 @@ class _Run:
             lane.kill()
 
     def note_death(self) -> None:
-        """The lane is gone."""
         self._is_disk_full = False
         if self.case.truncated_percent is not None and not self._is_to_kill:
             checkpoints = self.folder.glob("seed-*.npz")
@@ -202,19 +201,12 @@ def judged(outcomes: Sequence[Outcome]) -> Noise:
     return noise
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="A campaign of failures.")
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--json-lines", type=Path)
-    parser.add_argument("--logs", type=Path, default=Path("failure-logs"))
-    parser.add_argument("--only", type=int, nargs="+", help="runs with these numbers alone")
-    return parser.parse_args()
-
-
 def main() -> None:
-    arguments = parsed()
+    options = parser(
+        __doc__, runs=200, seed=0, output=Path, json_lines=Path, logs=Path("failure-logs")
+    )
+    options.add_argument("--only", type=int, nargs="+", help="runs with these numbers alone")
+    arguments = options.parse_args()
     cases = drawn_cases(arguments.runs, arguments.seed)
     if arguments.only:
         cases = [case for case in cases if case.number in arguments.only]

@@ -103,7 +103,6 @@ def uses_of(job: Job, number: int, first: dict[str, Any], database: str, *more: 
 
 
 def report(console: Console, found: dict[str, Any]) -> None:
-    """Shows it for people."""
     table = new_table("truth: switch at", "kept runs", "value", "time / first", left=0)
     for row in found["truth"]:
         value = "-" if row["mean_value"] is None else f"{row['mean_value']:.4f}"
@@ -129,7 +128,6 @@ def report(console: Console, found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Measures and prints."""
     options = parser(
         __doc__,
         total_steps=int,

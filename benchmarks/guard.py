@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.problems import BASELINE_PERCENT, BETA
-from benchmarks.recorded_jobs import JOBS, GuardedJob, guarded_jobs
+from benchmarks.recorded_jobs import JOBS, GuardedJob, guarded_jobs, parsed
 from syncswitch.storage.records.guard import Band, later_switch_points
 
 _LOST = 3.0  # thresholds
@@ -111,12 +111,8 @@ def _percent(share: float) -> str:
 
 
 def main() -> None:
-    """Prints the tables."""
-    arguments = parser(__doc__, jobs=JOBS, percents=[12.5, 6.25, 3.125, 1.5625, 0.0])
-    options = arguments.parse_args()
+    options = parsed(parser(__doc__, jobs=JOBS, percents=[12.5, 6.25, 3.125, 1.5625, 0.0]))
     jobs = guarded_jobs(options.jobs)
-    if not jobs:
-        arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
     with at_most(1800):
         runs = [
             watched(job, percent, seed)

@@ -15,7 +15,6 @@ nothing of the recorded ones.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import statistics
@@ -30,7 +29,7 @@ from rich.table import Table
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.contenders import REFERENCE, contenders
 from benchmarks.problems import BASELINE_PERCENT, BETA, GeneratedProblem, generated_problem
-from benchmarks.recorded_jobs import JOBS, GuardedJob, TrustProblem, Use, guarded_jobs
+from benchmarks.recorded_jobs import JOBS, GuardedJob, TrustProblem, Use, guarded_jobs, parsed
 from benchmarks.trust import calibration
 from reproduction.simulator import Ledger, PlayedRun
 from syncswitch.searcher.learning import lessons_of
@@ -115,15 +114,10 @@ class Course:
             self._decide(decision)
         return decision.switch_percent
 
-    def delivered_share(self, percent: float) -> float:
-        """Share of the models of such trainings that keep the accuracy, over all seeds."""
-        seeds = range(len(self.job.curves))
-        return statistics.fmean(self._trained(percent, seed).kept for seed in seeds)
-
-    def mean_time(self, percent: float) -> float:
-        """Mean time of such trainings, over all seeds."""
-        seeds = range(len(self.job.curves))
-        return statistics.fmean(self._trained(percent, seed).time for seed in seeds)
+    def mean(self, what: str, percent: float) -> float:
+        """Mean `time`, or share that is `kept`, of such trainings, over all seeds."""
+        uses = (self._trained(percent, seed) for seed in range(len(self.job.curves)))
+        return statistics.fmean(getattr(use, what) for use in uses)
 
     def _trained(self, percent: float, seed: int) -> Use:
         # Of so many runs one more says nothing new.
@@ -148,14 +142,6 @@ class Course:
 
 
 Rule = Callable[[GuardedJob, int, int], Course]
-
-
-def bsp_alone(job: GuardedJob, number: int, expected_runs: int) -> Course:
-    """Trainings with BSP alone, with which the others are compared."""
-    course = _new_course(job, number, expected_runs, guarded=False)
-    for _ in range(expected_runs):
-        course.use(BASELINE_PERCENT)
-    return course
 
 
 def search_then_use(
@@ -190,19 +176,14 @@ def rival_then_use(job: GuardedJob, number: int, expected_runs: int, *, name: st
     return course
 
 
-def learn(job: GuardedJob, number: int, expected_runs: int) -> Course:
-    """No search: each use is a run of one."""
+def learn(
+    job: GuardedJob, number: int, expected_runs: int, *, begins_with_bsp: bool = False
+) -> Course:
+    """No search: each use is a run of one; the first may be of BSP alone, whatever their number."""
     course = _new_course(job, number, expected_runs, share_prefix=False, early_stop=False)
-    for left in range(expected_runs, 0, -1):
-        course.use(course.next_percent(left, True))
-    return course
-
-
-def measured_first(job: GuardedJob, number: int, expected_runs: int) -> Course:
-    """The same with a first use of BSP alone, whatever the number of uses."""
-    course = _new_course(job, number, expected_runs, share_prefix=False, early_stop=False)
-    course.use(BASELINE_PERCENT)
-    for left in range(expected_runs - 1, 0, -1):
+    if begins_with_bsp:
+        course.use(BASELINE_PERCENT)
+    for left in range(expected_runs - begins_with_bsp, 0, -1):
         course.use(course.next_percent(left, True))
     return course
 
@@ -220,7 +201,7 @@ def best_known(job: GuardedJob, number: int, expected_runs: int) -> Course:
     course = _new_course(job, number, expected_runs)
     every = range(len(job.curves))
     course.knows(every)
-    course.percent = best = min(job.grid, key=course.mean_time)
+    course.percent = best = min(job.grid, key=functools.partial(course.mean, "time"))
     for _ in range(expected_runs):
         course.use(best)
     return course
@@ -240,14 +221,14 @@ def _new_course(job: GuardedJob, number: int, expected_runs: int, **options: boo
 
 
 RULES: dict[str, Rule] = {
-    "BSP alone": bsp_alone,
+    "BSP alone": functools.partial(always, percent=BASELINE_PERCENT),
     "paper's search": functools.partial(rival_then_use, name=REFERENCE),
     "Optuna TPE": functools.partial(rival_then_use, name="Optuna TPE, means"),
     "search, no guard": functools.partial(search_then_use, guarded=False),
     "search, guarded": search_then_use,
     "search, then learning": functools.partial(search_then_use, learns=True),
     "always 6.25 %": functools.partial(always, percent=6.25),
-    "BSP first, then learning": measured_first,
+    "BSP first, then learning": functools.partial(learn, begins_with_bsp=True),
     "learning": learn,
     "best known": best_known,
 }
@@ -317,7 +298,7 @@ def _shares(course: Course) -> tuple[float, float, float, float] | None:
     ):
         return None
     bare = course.job.job.kept_share(answer.switch_percent)
-    delivered = course.delivered_share(answer.switch_percent)
+    delivered = course.mean("kept", answer.switch_percent)
     return answer.promise.kept_share, bare, answer.promise.delivered_share, delivered
 
 
@@ -439,15 +420,10 @@ def generated_shares(
     course = GeneratedCourse(job, strategy)
     course.learn(expected_runs)
     answer = course.answer()
-    stated = answer.promise.kept_share
+    stated, true = answer.promise.kept_share, job.kept_share(answer.switch_percent)
     assert stated is not None
     delivered = statistics.fmean(map(course.is_kept, course.delivered))
-    return (
-        answer.promise.kept_share,
-        job.kept_share(answer.switch_percent),
-        delivered,
-        job.kept_share(),
-    )
+    return stated, true, delivered, job.kept_share()
 
 
 def table(found: Sequence[Figures]) -> Table:
@@ -501,25 +477,18 @@ def by_job(found: Sequence[Figures]) -> Table:
 _SHOWN = ("time", "kept")
 
 
-def _options() -> argparse.Namespace:
-    arguments = parser(
-        __doc__,
-        jobs=JOBS,
-        repeats=20,
-        expected_runs=[1, 3, 10, 30, 100],
-        generated=100,
-        processes=2,
-    )
-    options = arguments.parse_args()
-    if not list(options.jobs.glob("*.npz")):
-        arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
-    return options
-
-
 def main() -> None:
-    """Prints the tables."""
-    options, console = _options(), Console(width=140)
-    jobs = guarded_jobs(options.jobs)
+    options = parsed(
+        parser(
+            __doc__,
+            jobs=JOBS,
+            repeats=20,
+            expected_runs=[1, 3, 10, 30, 100],
+            generated=100,
+            processes=2,
+        )
+    )
+    console, jobs = Console(width=140), guarded_jobs(options.jobs)
     with at_most(3600), ProcessPoolExecutor(options.processes) as pool:
         tasks = [
             pool.submit(figures, job, rule, number, expected_runs)

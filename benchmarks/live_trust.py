@@ -181,7 +181,6 @@ class Job:
 
 
 def main() -> None:
-    """Prints what the trainings take, and how many keep the accuracy."""
     options = parser(
         __doc__, workload="digits", workers=8, cluster="paper", searches=20, expected_runs=20,
         begin_at=float, first=False, json=Path,

@@ -28,9 +28,8 @@ from pathlib import Path
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
-from benchmarks.console import at_most
+from benchmarks.console import at_most, new_table, parser
 from benchmarks.problems import (
     BETA,
     Problem,
@@ -79,22 +78,12 @@ class ParallelSearch:
     cancelled_runs: int
 
 
-def search_in_parallel(strategy: Strategy, run_at: RunAt, clusters: int) -> ParallelSearch:
-    """Lets a strategy search with as many runs at once as there are clusters.
+class _Replay:
+    """A virtual clock, and the runs under way on it: as many as there are clusters.
 
     A run that shares a prefix starts from a checkpoint of a run that is finished. Where nobody
     recorded a run that is needed, the search ends as in `search_with`.
-
-    Args:
-        strategy: Decides.
-        run_at: As in `search_with`.
-        clusters: Number of runs that there may be at once.
     """
-    return _Replay(strategy, run_at, clusters).search()
-
-
-class _Replay:
-    """A virtual clock, and the runs under way on it."""
 
     def __init__(self, strategy: Strategy, run_at: RunAt, clusters: int) -> None:
         self._strategy = strategy
@@ -226,17 +215,14 @@ def compare(options: argparse.Namespace) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--problems", type=int, default=200)
-    parser.add_argument("--simulations", type=int, default=100)
-    parser.add_argument("--clusters", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--logs", type=Path, default=PAPER)
-    parser.add_argument("--simulated", nargs=2, metavar=("WORKLOAD", "WORKERS"))
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    arguments = parser(
+        __doc__, problems=200, simulations=100, clusters=[1, 2, 4, 8], logs=PAPER,
+        processes=os.cpu_count(), json=Path,
+    )  # fmt: skip
+    arguments.add_argument("--simulated", nargs=2, metavar=("WORKLOAD", "WORKERS"))
+    options = arguments.parse_args()
     if options.clusters[0] != 1:
-        parser.error("the first number of --clusters has to be 1, with which all are compared")
+        arguments.error("the first number of --clusters has to be 1, with which all are compared")
     return options
 
 
@@ -296,7 +282,7 @@ def _strategy(strategy: str, halvings: int) -> Strategy:
 
 def _play(problem_of: ProblemOf, strategy: str, halvings: int, clusters: int, number: int) -> Found:
     problem = problem_of(number)
-    found = search_in_parallel(_strategy(strategy, halvings), problem.run_at, clusters)
+    found = _Replay(_strategy(strategy, halvings), problem.run_at, clusters).search()
     unit = problem.first_seconds
     return Found(
         switch_percent=found.search.switch_percent,
@@ -326,10 +312,8 @@ def _row(
 
 
 def _print(rows: Sequence[Row]) -> None:
-    table = Table(
-        "problems", "strategy", "clusters", "time", "cost", "runs", "in advance", "cancelled",
-        "same answer", box=SIMPLE,
-    )  # fmt: skip
+    columns = ("clusters", "time", "cost", "runs", "in advance", "cancelled", "same answer")
+    table = new_table("problems", "strategy", *columns, left=2, box=SIMPLE)
     for row in rows:
         table.add_row(
             row.problems,

@@ -166,7 +166,6 @@ class GeneratedProblem:
         return self.slope * below_knee + self.bend * math.log2(BASELINE_PERCENT / percent)
 
     def true_run_at(self, percent: float) -> PlayedRun:
-        """See `Problem`."""
         share = percent / BASELINE_PERCENT
         if percent < self.diverges_below_percent:
             seconds = share + _DIVERGED_AFTER * (1 - share) * self.ratio
@@ -175,7 +174,6 @@ class GeneratedProblem:
         return PlayedRun(accuracy, False, self.policy_seconds(percent), share)
 
     def run_at(self, percent: float, replicate: int) -> PlayedRun:
-        """See `Problem`."""
         run = self.true_run_at(percent)
         if run.diverged:
             return run
@@ -197,7 +195,6 @@ class GeneratedProblem:
         return spread.cdf(threshold - self.loss(percent))
 
     def policy_seconds(self, percent: float) -> float:
-        """See `Problem`."""
         share = percent / BASELINE_PERCENT
         return share + (1 - share) * self.ratio
 
@@ -243,7 +240,6 @@ class CommandProblem(GeneratedProblem):
         return tuple(sorted({*halved_percents(self.halvings), 75.0}))
 
     def run_at(self, percent: float, replicate: int) -> PlayedRun:
-        """See `Problem`."""
         run = self.true_run_at(percent)
         of_seed = np.random.default_rng([_STREAM, self.number, replicate]).standard_normal()
         of_run = np.random.default_rng([_STREAM, self.number, replicate, round(percent * 1e6)])
@@ -352,15 +348,12 @@ class RecordedProblem:
         return earliest_acceptable(self)
 
     def run_at(self, percent: float, replicate: int) -> PlayedRun | None:
-        """See `Problem`."""
         return self.job.runs.run_at(percent, replicate, deck_seed=self.number)
 
     def true_run_at(self, percent: float) -> PlayedRun | None:
-        """See `Problem`."""
         return self.job.runs.means.get(percent)
 
     def policy_seconds(self, percent: float) -> float:
-        """See `Problem`."""
         return self.job.runs.means[percent].seconds
 
 

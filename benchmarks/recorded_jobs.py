@@ -12,6 +12,7 @@ fork has exactly the first part of that.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,12 +127,10 @@ class TrustProblem:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """See `TrustJob`."""
         return self.job.grid
 
     @property
     def owns_momentum(self) -> bool:
-        """See `TrustJob`."""
         return self.job.owns_momentum
 
     @property
@@ -145,7 +144,6 @@ class TrustProblem:
         return best
 
     def run_at(self, percent: float, replicate: int) -> PlayedRun | None:
-        """See `Problem`."""
         if percent not in self.job.percents:
             return None
         run = self.seeds[replicate % len(self.seeds)], self.job.percents.index(percent)
@@ -157,7 +155,6 @@ class TrustProblem:
         )
 
     def true_run_at(self, percent: float) -> PlayedRun | None:
-        """See `Problem`."""
         if percent not in self.job.percents:
             return None
         place = self.job.percents.index(percent)
@@ -165,8 +162,15 @@ class TrustProblem:
         return PlayedRun(mean, False, self.policy_seconds(percent), 0.0)
 
     def policy_seconds(self, percent: float) -> float:
-        """See `Problem`."""
         return self.job.time(percent) * self.first_seconds
+
+
+def parsed(arguments: argparse.ArgumentParser) -> argparse.Namespace:
+    """The options of a benchmark on the recorded jobs of the folder `--jobs`."""
+    options = arguments.parse_args()
+    if not list(options.jobs.glob("*.npz")):
+        arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
+    return options
 
 
 def trust_jobs(folder: Path = JOBS) -> list[TrustJob]:
@@ -236,7 +240,6 @@ class GuardedJob:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """See `TrustJob`."""
         return self.job.grid
 
     def seeds(self, number: int) -> Iterator[int]:

@@ -95,7 +95,6 @@ def _accuracy(run: Training) -> float:
 
 
 def main() -> None:
-    """Runs the benchmark and prints its table."""
     options = parser(
         __doc__,
         jobs=JOBS,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-import numpy as np
-
-from benchmarks.engines import Train, started_strategy
+from benchmarks.engines import Train, scheduled, started_strategy
 from benchmarks.sizes import SPARSE_BATCH, SPARSE_RATE, SPARSE_ROWS, sparse_data
 from syncswitch.trainers.workloads.clicks import DENSE, WIDTH
 
@@ -60,24 +57,10 @@ def coordinator(servers: int) -> Train:
                 variable.assign_sub(SPARSE_RATE * gradient)
         return loss
 
-    @tf.function
-    def step(iterator):  # type: ignore[no-untyped-def]
-        return strategy.run(replica, args=next(iterator))
-
     def dataset() -> Any:
         data = sparse_data()
         examples = tf.data.Dataset.from_tensor_slices((data.train_inputs, data.train_labels))
         shuffled = examples.shuffle(len(data.train_inputs)).repeat()
         return shuffled.batch(SPARSE_BATCH, drop_remainder=True).prefetch(2)
 
-    iterator = iter(chief.create_per_worker_dataset(dataset))
-
-    def train(worker_steps: int) -> float:
-        start = time.perf_counter()
-        losses = [chief.schedule(step, args=(iterator,)) for _ in range(worker_steps)]
-        chief.join()
-        took = time.perf_counter() - start
-        assert np.isfinite(losses[-1].fetch())
-        return took
-
-    return train
+    return scheduled(strategy, chief, replica, dataset)

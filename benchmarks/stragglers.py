@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +25,10 @@ from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
-from scipy import stats
 
-from benchmarks.console import at_most, new_table
+from benchmarks.console import at_most, new_table, parser
 from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.speed_up import half_width
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.local import LAUNCHERS, load_local_workload
@@ -57,14 +56,9 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
-        """From measurements."""
-        if len(values) < 2:
-            return cls(values[0], None)
-        error = statistics.stdev(values) / math.sqrt(len(values))
-        return cls(statistics.mean(values), float(stats.t.ppf(0.975, len(values) - 1)) * error)
+        return cls(statistics.mean(values), half_width(values) if len(values) > 1 else None)
 
     def text(self, form: str, factor: float = 1.0) -> str:
-        """For people."""
         half = "?" if self.half_interval is None else format(factor * self.half_interval, form)
         return f"{factor * self.mean:{form}} ± {half}"
 
@@ -158,7 +152,6 @@ def _points(run: TrialRecord) -> float:
 
 
 def show(title: str, found: Sequence[Row]) -> None:
-    """A table for people."""
     names = ("seconds", "times as fast", "accuracy %", "points", "bsp steps", "diverged", *COUNTED)
     table = new_table("scenario", "online", *names, left=2, title=title, box=SIMPLE)
     for row in found:
@@ -177,17 +170,14 @@ def show(title: str, found: Sequence[Row]) -> None:
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Online policies under stragglers.")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--trainer", choices=list(SCENARIOS), default="simulated")
-    parser.add_argument("--launcher", choices=LAUNCHERS, default="processes")
-    parser.add_argument("--profile", default="uniform")
-    parser.add_argument("--workload", default="digits")
-    parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--switch-percent", type=float, default=50.0)
-    parser.add_argument("--scenarios", nargs="+")
-    parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    arguments = parser(
+        __doc__, seeds=5, profile="uniform", workload="digits", workers=8, switch_percent=50.0,
+        json=Path,
+    )  # fmt: skip
+    arguments.add_argument("--trainer", choices=list(SCENARIOS), default="simulated")
+    arguments.add_argument("--launcher", choices=LAUNCHERS, default="processes")
+    arguments.add_argument("--scenarios", nargs="+")
+    return arguments.parse_args()
 
 
 def main() -> None:

@@ -143,7 +143,6 @@ class JobTrainings:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes the trainers."""
         for trainer in self._trainers.values():
             trainer.close()
 

@@ -9,7 +9,6 @@ jobs are.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ from rich.table import Table
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.contenders import contenders
 from benchmarks.problems import BASELINE_PERCENT
-from benchmarks.recorded_jobs import JOBS, TrustJob, trust_jobs
+from benchmarks.recorded_jobs import JOBS, TrustJob, parsed, trust_jobs
 
 _SHOWN = (
     "adaptive",
@@ -145,17 +144,9 @@ def calibration(shares: Iterable[tuple[float, float]]) -> Table:
     return table
 
 
-def _options() -> argparse.Namespace:
-    arguments = parser(__doc__, jobs=JOBS, searches=100, expected_runs=30, processes=2)
-    options = arguments.parse_args()
-    if not list(options.jobs.glob("*.npz")):
-        arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
-    return options
-
-
 def main() -> None:
-    """Prints the tables."""
-    options, console = _options(), Console(width=110)
+    options = parsed(parser(__doc__, jobs=JOBS, searches=100, expected_runs=30, processes=2))
+    console = Console(width=110)
     jobs = trust_jobs(options.jobs)
     numbers = range(options.searches)
     parts = [numbers[i : i + _CHUNK] for i in range(0, len(numbers), _CHUNK)]

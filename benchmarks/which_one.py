@@ -204,7 +204,6 @@ def _time(row: Row, number: int) -> str:
 
 
 def main() -> None:
-    """Makes the trainings that are missing, and prints the tables."""
     arguments = parser(
         __doc__,
         file=Path("trainings.jsonl"),

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reproduction.runs import FigureRun, bsp_percent
+from syncswitch.searcher import speed_up
 from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
-from syncswitch.storage.metrics import mean_of, student_half_width, time_to_accuracy_seconds
+from syncswitch.storage.metrics import mean_of, time_to_accuracy_seconds
 
 REFERENCE = "BSP"
 
@@ -103,7 +103,7 @@ def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[
         accuracies = [run.accuracy for run in found if run.accuracy is not None]
         accuracy, waits = mean_of(accuracies), _waits(found, target)
         wait = mean_of(waits)
-        speed_up = measured_speed_up(seconds, kind, _USUAL) or SpeedUp(0.0)
+        gain = measured_speed_up(seconds, kind, _USUAL) or SpeedUp(0.0)
         rows.append(
             Compared(
                 workers=found[0].workers,
@@ -120,9 +120,9 @@ def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[
                 points=None if accuracy is None or usual is None else 100 * (accuracy - usual),
                 seconds=mean_of(seconds[kind]),
                 seconds_half_width=half_width(seconds[kind]),
-                times_as_fast=speed_up.value or None,
-                low=speed_up.low,
-                high=speed_up.high,
+                times_as_fast=gain.value or None,
+                low=gain.low,
+                high=gain.high,
                 target=target,
                 reached=len(waits),
                 seconds_to_target=wait,
@@ -161,10 +161,7 @@ def _waits(runs: Sequence[FigureRun], target: float | None) -> list[float]:
 
 def half_width(values: Sequence[float]) -> float | None:
     """Half of Student's 95 % interval of the mean; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    error = statistics.stdev(values) / len(values) ** 0.5
-    return student_half_width(error, len(values) - 1, 0.95)
+    return None if len(values) < 2 else speed_up.half_width(values)
 
 
 Row = dict[str, Any]
@@ -242,19 +239,20 @@ def batch(runs: Sequence[FigureRun]) -> list[Row]:
 def _variants(runs: Sequence[FigureRun], field: str) -> list[Row]:
     known = _undisturbed(runs)
     varied = [run for run in known if run.variant.startswith(f"{field}=")]
-    wanted = {_place(run) for run in varied}
-    wanted |= {(workers, cluster, "BSP") for workers, cluster, _ in wanted}
-    beside = [run for run in known if not run.variant and _place(run) in wanted]
-    return plain(_ordered(compare([*beside, *varied]))) if varied else []
+    return _beside([run for run in known if not run.variant], varied)
 
 
 def stragglers(runs: Sequence[FigureRun]) -> list[Row]:
     """Runs under injected stragglers with each online policy, beside those without any."""
-    switched = [run for run in runs if "straggler:" in run.under]
-    wanted = {_place(run) for run in switched}
+    return _beside(_undisturbed(runs), [run for run in runs if "straggler:" in run.under])
+
+
+def _beside(usual: Sequence[FigureRun], others: Sequence[FigureRun]) -> list[Row]:
+    """Runs beside the usual ones of the same kind, and those of BSP; empty without any."""
+    wanted = {_place(run) for run in others}
     wanted |= {(workers, cluster, "BSP") for workers, cluster, _ in wanted}
-    beside = [run for run in _undisturbed(runs) if _place(run) in wanted]
-    return plain(_ordered(compare([*beside, *switched]))) if switched else []
+    alike = [run for run in usual if _place(run) in wanted]
+    return plain(_ordered(compare([*alike, *others])))
 
 
 def generality(runs: Sequence[FigureRun]) -> list[Row]:

@@ -5,8 +5,8 @@ Each process is a replica group of its own. Start it with torchrun; README.md sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 
 import digits
@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 from torchft import Manager, ProcessGroupGloo
 from torchft.coordination import LighthouseServer
 from torchft.local_sgd import LocalSGD
@@ -34,7 +35,15 @@ class CountedManager(Manager):
 
 def main() -> None:
     """One of the processes."""
-    options = digits.read_options(__doc__)
+    train(LocalSGD, __doc__)
+
+
+SecondWay = Callable[[Manager, nn.Module, Optimizer, int], AbstractContextManager[object]]
+
+
+def train(second_way: SecondWay, description: str | None) -> None:
+    """DDP up to the switch, then what the second way makes of the same model and optimizer."""
+    options = digits.read_options(description)
     digits.begin(options)
     start = switch_step(default=options.total_steps)
     plain = digits.new_model()
@@ -45,7 +54,7 @@ def main() -> None:
         for step, pictures, labels in digits.batches(plain, optimizer, options):
             if step == start + 1:
                 manager = stack.enter_context(replica_group(plain))
-                stack.enter_context(LocalSGD(manager, plain, optimizer, options.period))
+                stack.enter_context(second_way(manager, plain, optimizer, options.period))
                 model = plain
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(pictures), labels).backward()
