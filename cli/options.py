@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -21,9 +21,9 @@ from syncswitch.trainers.stragglers.online import ONLINE
 PROTOCOLS_HELP = f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
 
 # More than any cluster has.
-MOST_WORKERS = 100_000
+_MOST_WORKERS = 100_000
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class FiniteRange(click.FloatRange):
@@ -58,10 +58,10 @@ debug_option = click.option(
 )
 
 
-def combined(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
+def combined(*options: Callable[[Any], Any]) -> Decorator:
     """Several options as one decorator, in the order of the help."""
 
-    def decorate(function: _F) -> _F:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             function = option(function)
         return function
@@ -72,29 +72,32 @@ def combined(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
 common_options = combined(storage_option, json_option, debug_option)
 
 
-def workers_option(default: int | None, text: str | None = None) -> Callable[[_F], _F]:
+def workers_option(default: int | None, text: str | None = None) -> Decorator:
     """`--workers`; without a default and a text it narrows down a choice of policies."""
     narrowing = "Only policies for this many workers."
     return click.option(
         "--workers",
         metavar="N",
-        type=click.IntRange(min=1, max=MOST_WORKERS),
+        type=click.IntRange(min=1, max=_MOST_WORKERS),
         default=default,
         show_default=default is not None,
         help=text or ("Workers in the cluster." if default else narrowing),
     )
 
 
-def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
+def protocols_option(
+    default: str | None, text: str | None = None, metavar: str = "FIRST,SECOND", **more: Any
+) -> Decorator:
     """`--protocols`; see `workers_option`."""
     narrowing = "Only policies for these protocols before and after the switch."
     return click.option(
         "--protocols",
-        metavar="FIRST,SECOND",
+        metavar=metavar,
         shell_complete=complete_protocols,
         default=default,
         show_default=default is not None,
         help=text or (PROTOCOLS_HELP if default else narrowing),
+        **more,
     )
 
 
@@ -124,7 +127,7 @@ def _checked_uri(context: click.Context, _: click.Parameter, uri: str | None) ->
     return uri
 
 
-def mlflow_option(*, required: bool = False) -> Callable[[_F], _F]:
+def mlflow_option(*, required: bool = False) -> Decorator:
     """`--mlflow`."""
     return click.option(
         "--mlflow",

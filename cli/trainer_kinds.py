@@ -6,20 +6,18 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from syncswitch.cli.completion import complete_profile
 from syncswitch.cli.console import print_note
-from syncswitch.cli.options import FiniteRange, combined, is_given
+from syncswitch.cli.options import Decorator, FiniteRange, combined, is_given
 from syncswitch.searcher.backends.base import TrainerChoice, TrainerOption
 from syncswitch.storage.errors import UserError
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 
-
-def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
+def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Decorator:
     """`--trainer` and the options of these kinds, as one argument `trainer`.
 
     A process that is not the chief of its cluster does its part there instead of the command. An
@@ -36,7 +34,7 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
         help=f"What trains: {summaries}.",
     )
 
-    def decorate(function: _F) -> _F:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def gathered(*arguments: Any, trainer: str, **values: Any) -> Any:
             given = {name: values.pop(name) for name in own}
@@ -55,9 +53,7 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
         options = [
             _declared(field, _of_kinds(field, option, kinds)) for field, option in own.items()
         ]
-        decorated: Any = combined(kind_option, *options)(gathered)
-        found: _F = decorated
-        return found
+        return combined(kind_option, *options)(gathered)
 
     return decorate
 
@@ -74,7 +70,7 @@ def _of_kinds(
     )
 
 
-def _declared(field: str, option: TrainerOption) -> Callable[[_F], _F]:
+def _declared(field: str, option: TrainerOption) -> Decorator:
     flag = _flag(field)
     if option.type is bool:
         return click.option(flag, is_flag=True, default=option.default, help=option.help)

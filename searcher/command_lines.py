@@ -109,7 +109,6 @@ def _of_strategy(options: Mapping[str, Any]) -> list[Set]:
 
 
 def _as_found(conditions: RunConditions) -> list[Set]:
-    """The options for the conditions under which a policy was found."""
     usual = RunConditions()
     chosen = {"online": conditions.online, "switch": conditions.switch_mechanism}
     usually = {"online": usual.online, "switch": usual.switch_mechanism}

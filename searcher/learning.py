@@ -103,18 +103,16 @@ def lessons_of(
     return [one if place == 0 else replace(one, cost=None) for place, one in enumerate(lessons)]
 
 
-def _lessons(
-    use: Observation,
-    number: int,
-    seed: int,
-    failed: Iterable[FailedSwitch],
-    total_worker_steps: int,
-) -> list[Observation]:
-    tried = [
-        (one.switch_percent, one.accuracy if one.worker_step >= total_worker_steps else None)
-        for one in failed
+def _tried(
+    failed: Iterable[FailedSwitch], total_worker_steps: int
+) -> list[tuple[float, float | None]]:
+    return [
+        (
+            switch.switch_percent,
+            switch.accuracy if switch.worker_step >= total_worker_steps else None,
+        )
+        for switch in failed
     ]
-    return lessons_of(use, number, seed, tried)
 
 
 _USUAL_TARGET_RUNS = 5
@@ -327,7 +325,7 @@ class UsedJob:
         used = (
             lesson
             for number, use in enumerate(self.uses)
-            for lesson in _lessons(
+            for lesson in lessons_of(
                 Observation(
                     use.held_percent,
                     use.result.converged_accuracy or 0.0,
@@ -336,8 +334,7 @@ class UsedJob:
                 ),
                 number,
                 use.seed or 0,
-                use.failed,
-                self.policy.job.total_worker_steps,
+                _tried(use.failed, self.policy.job.total_worker_steps),
             )
         )
         return [*rests_on, *used, *self.unrecorded]
@@ -446,7 +443,6 @@ class UsedJob:
         return replace(draft, band=self._measured_band(curves), measured=measured)
 
     def _draft(self, decided: Decided) -> TimingPolicy:
-        """The version that an answer publishes after this one."""
         band = self.policy.band
         percent = decided.switch_percent
         sound = [use for use in self.uses if not use.result.diverged]
@@ -657,13 +653,8 @@ def first_policy(
         first_seconds=seconds_at_pace(phases, identity.first_protocol, steps),
         second_seconds=seconds_at_pace(phases, identity.second_protocol, steps),
     )
-    lessons = _lessons(
-        Observation(held, accuracy, cost=cost),
-        0,
-        record.spec.seed,
-        () if guard is None else guard.failed,
-        steps,
-    )
+    tried = _tried(() if guard is None else guard.failed, steps)
+    lessons = lessons_of(Observation(held, accuracy, cost=cost), 0, record.spec.seed, tried)
     known = record.spec.band or begins_from
     if allowed is None and known is not None and known.threshold:
         allowed = AllowedLoss(known.threshold)
@@ -831,11 +822,6 @@ def band(database: Database, policy: TimingPolicy, momentum: str | None = None) 
 def band_alone(policy: TimingPolicy, momentum: str | None) -> Band | None:
     """The band for the next run with a policy of a file, from its search."""
     return UsedJob(policy, (), momentum=momentum).band({})
-
-
-def target(database: Database, policy: TimingPolicy) -> Target | None:
-    """What runs of a policy's job are held to, by all runs so far."""
-    return target_of(policy, uses(database, policy.job.fingerprint))
 
 
 def after_use(

@@ -38,6 +38,12 @@ def mean(values: Sequence[float]) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
+def known_mean(values: Iterable[float | None]) -> Estimate | None:
+    """The mean of the known values; None without any."""
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None
+
+
 def half_width(values: Sequence[float]) -> float:
     """Half of Student's interval of the mean; 0 for a single value."""
     n = len(values)

@@ -70,38 +70,23 @@ class SweepLoop(TrialLoop[list[StoredTrial]]):
         self,
         database: Database,
         identity: WorkloadIdentity,
-        strategy: SweepStrategy,
+        plan: SearchPlan,
         open_trainer: Callable[[], Trainer],
-        *,
-        trainer: str = "local",
-        base_seed: int = 0,
-        conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
         **options: Unpack[LoopOptions],
     ) -> None:
-        """Opens the study.
+        """Opens the study; the plan has a `SweepStrategy`, which does not know yet what to make.
 
-        Args:
-            database: Holds Optuna's tables and ours.
-            identity: The job.
-            strategy: The switch points and the number of runs at each.
-            open_trainer: Called when the first run is needed, and again after a failure.
-            trainer: Kind of trainer; runs of other kinds do not count.
-            base_seed: The seeds of all runs derive from it.
-            conditions: Conditions of the runs; runs under others do not count.
-            **options: See `LoopOptions`.
-
-        Raises:
-            UserError: A number is out of range, the job is too short for a switch point, its
-                baseline diverged, or the database cannot be used.
+        Raises UserError as `TrialLoop`, or if the baseline diverged.
         """
+        strategy = plan.strategy
+        assert isinstance(strategy, SweepStrategy)
         # These decide which runs count.
-        self._counting = (identity, trainer, conditions)
+        self._counting = (identity, plan.trainer, plan.conditions)
         self._has_baseline, self._guarded = strategy.has_baseline, strategy.guarded
         recorded = self._usable(TrialStore(database))
-        wanted = missing_runs(recorded, strategy.percents, strategy.runs, base_seed)
+        wanted = missing_runs(recorded, strategy.percents, strategy.runs, plan.base_seed)
         limits = identity.decided_by.accuracies
-        strategy = replace(strategy, accuracy_range=limits, wanted=wanted)
-        plan = SearchPlan(strategy, trainer=trainer, base_seed=base_seed, conditions=conditions)
+        plan = replace(plan, strategy=replace(strategy, accuracy_range=limits, wanted=wanted))
         super().__init__(database, identity, plan, open_trainer, **options)
 
     def set_target(self, target_accuracy: float) -> None:
@@ -332,27 +317,19 @@ class SweepPlan:
         """
         made: list[tuple[SweepLoop, SweptJob]] = []
         for job, opening in zip(self.jobs, openings, strict=True):
-            called, conditions = normal_reference(job.reference), job.conditions
+            called = normal_reference(job.reference)
             if len(self.jobs) > 1:
                 say(f"{called} on {job.identity.cluster}:")
             is_first = not made and None in (self.target_accuracy, self.threshold)
             own = self._own_policy(database, job.identity)
             strategy = self._strategy(own, is_first=is_first)
             options["reference"] = called
-            loop = SweepLoop(
-                database,
-                job.identity,
-                strategy,
-                opening,
-                trainer=self.trainer,
-                base_seed=self.seed,
-                conditions=conditions,
-                **options,
-            )
+            plan = SearchPlan(strategy, self.trainer, self.seed, job.conditions)
+            loop = SweepLoop(database, job.identity, plan, opening, **options)
             rows = loop.run()
             swept = SweptJob(
                 job.identity,
-                conditions,
+                job.conditions,
                 loop.study_name,
                 loop.new_runs,
                 tuple(evaluated_switch_point(one, rows) for one in strategy.percents),

@@ -19,9 +19,9 @@ UNJUDGED = "It is unknown whether later runs kept the accuracy, as no target is 
 """For uses of a job that has never run with the first protocol alone."""
 
 
-def value_text(value: float | None, form: str, none: str = NONE) -> str:
+def value_text(value: float | None, form: str) -> str:
     """A number in a format; `-` for None."""
-    return none if value is None else format(value, form)
+    return NONE if value is None else format(value, form)
 
 
 def accuracy_text(accuracy: float | None, metric: Metric = _ACCURACY) -> str:

@@ -17,7 +17,6 @@ from syncswitch.cli.completion import complete_policy_choice, complete_workload
 from syncswitch.cli.console import EXIT_INTERRUPTED
 from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramCommand
 from syncswitch.cli.options import (
-    MOST_WORKERS,
     PROTOCOLS_HELP,
     FiniteRange,
     common_options,
@@ -27,6 +26,7 @@ from syncswitch.cli.options import (
     mlflow_option,
     protocols_option,
     tensorboard_option,
+    workers_option,
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.trainer_kinds import trainer_options
@@ -87,11 +87,9 @@ class _Program(ProgramCommand, PanelCommand):
     help="Go back to the switch when the training fails after it, and continue with the first"
     " protocol to a later switch. Needs a policy, which says what the first protocol reached.",
 )
-@click.option(
-    "--workers",
-    metavar="N",
-    type=click.IntRange(1, MOST_WORKERS),
-    help="Workers in the cluster, or processes of a command. Default: as in the policy; without"
+@workers_option(
+    None,
+    "Workers in the cluster, or processes of a command. Default: as in the policy; without"
     f" one {USUAL_WORKERS} workers, or 1 process.",
 )
 @protocols_option(

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from syncswitch.cli.completion import complete_policy, complete_workload
-from syncswitch.cli.options import combined, protocols_option, workers_option
+from syncswitch.cli.options import Decorator, combined, protocols_option, workers_option
 from syncswitch.searcher.selection import ClusterKind, Selection, split_choice
 from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.job import LARGEST_INTEGER
-
-_F = TypeVar("_F", bound=Callable[..., object])
-
 
 cluster_option = click.option(
     "--cluster",
@@ -29,14 +26,14 @@ VERSION = click.IntRange(1, LARGEST_INTEGER)
 """The type of a policy's version."""
 
 
-def selection_options(*, has_choice: bool = True) -> Callable[[_F], _F]:
+def selection_options(*, has_choice: bool = True) -> Decorator:
     """WORKLOAD and what narrows it down, as one argument `selection`.
 
     Args:
         has_choice: Whether WORKLOAD may name a version or an alias of the policy after an @.
     """
 
-    def decorate(function: _F) -> _F:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def gathered(
             *arguments: Any,
@@ -55,8 +52,6 @@ def selection_options(*, has_choice: bool = True) -> Callable[[_F], _F]:
             metavar="WORKLOAD[@VERSION|@ALIAS]" if has_choice else "WORKLOAD",
             shell_complete=complete_policy if has_choice else complete_workload,
         )
-        decorated: Any = workload(narrowing_options(gathered))
-        found: _F = decorated
-        return found
+        return workload(narrowing_options(gathered))
 
     return decorate

@@ -13,7 +13,7 @@ from syncswitch.searcher.learning import job_of, search_explained, uses_explaine
 from syncswitch.searcher.search.explanation import Explanation
 from syncswitch.searcher.search.observations import read_observations, total_cost
 from syncswitch.searcher.selection import ClusterKind, Selection, only_job
-from syncswitch.searcher.speed_up import Estimate, SpeedUp, mean, speed_up_of
+from syncswitch.searcher.speed_up import Estimate, SpeedUp, known_mean, speed_up_of
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
@@ -144,7 +144,7 @@ class SwitchPoint:
     @property
     def accuracy(self) -> Estimate | None:
         """Mean converged accuracy with its 95 % interval; None where every run diverged."""
-        return _mean(run.trial.result.converged_accuracy for run in self.runs if run.is_sound)
+        return known_mean(run.trial.result.converged_accuracy for run in self.runs if run.is_sound)
 
     @property
     def seconds(self) -> Estimate | None:
@@ -152,12 +152,7 @@ class SwitchPoint:
 
         A run that was stopped early counts with the time that the whole would have taken.
         """
-        return _mean(run.seconds for run in self.runs)
-
-
-def _mean(values: Iterable[float | None]) -> Estimate | None:
-    known = [value for value in values if value is not None]
-    return mean(known) if known else None
+        return known_mean(run.seconds for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +239,7 @@ class ReportData:
     @property
     def is_found_here(self) -> bool:
         """Whether the search that is shown found the policy that is shown."""
-        if self.policy is None or self.search is None or self.policy.imported_at is not None:
-            return False
-        return self.policy.policy.study == self.search.study
+        return _is_found_by(self.policy, self.search)
 
     @property
     def unplaced_runs(self) -> int:
@@ -344,6 +337,12 @@ class ReportData:
         return times if times <= _LONGEST_PAYBACK else math.inf
 
 
+def _is_found_by(policy: PolicyEntry | None, search: SearchInfo | None) -> bool:
+    if policy is None or search is None or policy.imported_at is not None:
+        return False
+    return policy.policy.study == search.study
+
+
 def _shown(
     versions: Sequence[PolicyEntry],
     searches: Mapping[str, SearchInfo],
@@ -438,11 +437,8 @@ def load_report(
             finished = read_observations(read, search.study, of_it)
             path, target, trouble = _path(stored_strategy(search), finished)
         why: Explanation | None = None
-        is_found_here = policy is None or (
-            search is not None and search.study == policy.policy.study and not policy.imported_at
-        )
         with contextlib.suppress(UserError):  # nobody can explain it
-            if policy is not None and not is_found_here:
+            if policy is not None and not _is_found_by(policy, search):
                 of_job = job_of(read, policy.policy, job.identity, used, every_search)
                 why = uses_explained(of_job)
             elif search is not None:

@@ -114,7 +114,6 @@ def drawn(
 
 
 def _element(svg: str, drawing: Drawing) -> str:
-    """The SVG as an element of a page, with its title and description for screen readers."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)

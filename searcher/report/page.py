@@ -192,12 +192,8 @@ def path_sentence(data: ReportData) -> str:
 
 def uses_figure_sentence(data: ReportData) -> str:
     """The sentence above the later runs."""
-    kept, tried = (
-        sum(map(bool, one))
-        for one in zip(
-            *((use.result.kept, use.guard.failed_percents) for use in data.uses), strict=True
-        )
-    )
+    kept = sum(bool(use.result.kept) for use in data.uses)
+    tried = sum(bool(use.guard.failed_percents) for use in data.uses)
     text = (
         f"{kept} of {counted(len(data.uses), 'later run')} kept the"
         f" {data.identity.decided_by.name}."

@@ -209,7 +209,6 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
 
 
 def _bearing_text(why: Explanation, first: str) -> str:
-    """What other jobs say before the first run of this one."""
     from syncswitch.searcher.strategies.adaptive.guesses import RECORDED_JOBS
 
     shares = ", ".join(

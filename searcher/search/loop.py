@@ -21,7 +21,6 @@ from syncswitch.searcher.search.observer import TrialObserver, planned_switch_wo
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.recorded import (
     baseline_of_pairs,
-    completed_runs,
     recorded_result,
     sweep_band,
 )
@@ -43,7 +42,6 @@ from syncswitch.storage.errors import (
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
-from syncswitch.trainers.replay import RecordedRun
 from syncswitch.trainers.run.tensorboard import logged
 from syncswitch.trainers.trainer import Trainer
 
@@ -311,10 +309,6 @@ class TrialLoop(ABC, Generic[_Answer]):
             fork=fork,
             speculative=claim.is_speculative,
         )
-
-    def completed(self, state: SearchState) -> dict[int, RecordedRun]:
-        """The complete runs of the search, by trial number."""
-        return completed_runs(self.store, self.study_name, state.rows.values())
 
     def _warn_once(self, word: str) -> None:
         """Warns early of a search that makes no sense, as runs may take hours."""

@@ -204,7 +204,6 @@ def _gain(found: SpeedUp | None, first: str) -> str:
 
 
 def _measured(policy: TimingPolicy) -> str:
-    """Returns the accuracies with the policy and with the first protocol alone, if known."""
     accuracies = _accuracies(policy, BASELINE_PERCENT)
     metric, own_mean = policy.job.metric, policy.measured.mean_accuracy
     if policy.target_accuracy is None:

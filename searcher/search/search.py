@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 from syncswitch.searcher.search.loop import TrialLoop
 from syncswitch.searcher.search.observations import total_cost
-from syncswitch.searcher.search.recorded import measured_band, sound_baseline
+from syncswitch.searcher.search.recorded import completed_runs, measured_band, sound_baseline
 from syncswitch.searcher.search.state import SearchState
 from syncswitch.searcher.speed_up import speed_ups
 from syncswitch.searcher.strategies.base import Decided, SwitchPointSummary, Wait, is_guarded
@@ -20,9 +19,6 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.policy import Evidence, Measured, TimingPolicy
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +96,7 @@ class Search(TrialLoop[SearchResult]):
         sound = [run for run in runs if not run.diverged]
         timed = [(run.switch_percent, state.rows[run.trial_number]) for run in sound]
         speed_up = speed_ups(identity, timed, highest).get(percent)
-        completed = self.completed(state)
+        completed = completed_runs(self.store, self.study_name, state.rows.values())
         baseline = sound_baseline(runs, highest)
         return TimingPolicy(
             job=identity.key,

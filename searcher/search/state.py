@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
@@ -15,10 +14,6 @@ from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
 from syncswitch.storage.trials.values import StoredTrial
-
-if TYPE_CHECKING:
-    pass
-
 
 PARAMETER = "switch_percent"
 """The parameter of Optuna's trials."""

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, StorageInternalError, UpdateFinishedTrialError
@@ -44,10 +44,6 @@ from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadId
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, StoredTrial, condition_values
-
-if TYPE_CHECKING:
-    pass
-
 
 VALUE = "converged_accuracy"
 _OWNER = "owner"

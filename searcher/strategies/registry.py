@@ -107,10 +107,5 @@ def _without_lists(value: Any) -> Any:
     return tuple(map(_without_lists, value)) if isinstance(value, list) else value
 
 
-def strategy_fields() -> set[str]:
-    """Returns the names of the options of all strategies."""
-    return set().union(*map(_names, STRATEGIES.values()))
-
-
 def _names(strategy: type[Strategy]) -> set[str]:
     return {field.name for field in fields(strategy)}

@@ -13,6 +13,7 @@ from pydantic import Field, SkipValidation
 
 from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.backends.registry import TRAINING, trainer_named
+from syncswitch.searcher.learning import first_policy
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import RunPlan, RunRequest, choose
 from syncswitch.searcher.training.resume import (
@@ -248,13 +249,16 @@ def remembered(
     recorder, run, when = request.recorder, chosen.run, request.when
     policy = run.policy
     if run.learns and policy is None:
-        policy = recorder.first_policy(
-            chosen.identity,
-            normal_reference(request.reference),
-            record,
-            run.begins_from,
-            goes_back=request.goes_back,
-            allowed=when.allowed,
+        policy = recorder.published(
+            lambda database: first_policy(
+                database,
+                chosen.identity,
+                normal_reference(request.reference),
+                record,
+                run.begins_from,
+                request.goes_back,
+                when.allowed,
+            )
         )
     recorder.record(policy, use_id, record, choice=when.policy, model=model)
     target = recorder.target(policy, run.band)

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from syncswitch.searcher import learning
 from syncswitch.searcher.selection import is_policy_file
-from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.errors import Command, Run, Said, UserError, reason_of
@@ -20,7 +19,7 @@ from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.spool import spool_beside, spool_use, take_in
-from syncswitch.storage.uses.store import hand_out_seed, record_use
+from syncswitch.storage.uses.store import hand_out_seed, record_use, uses
 from syncswitch.storage.uses.summary import target_of
 
 _T = TypeVar("_T")
@@ -62,7 +61,11 @@ class RunRecorder:
         if policy is None:
             return None
         known = target_of(policy, ()) if band is None else band.target
-        return self.asked(lambda database: learning.target(database, policy), known, is_quiet=True)
+
+        def by_all(database: Database) -> Target | None:
+            return target_of(policy, uses(database, policy.job.fingerprint))
+
+        return self.asked(by_all, known, is_quiet=True)
 
     def own_seed(self, identity: WorkloadIdentity, reference: str | None = None) -> int:
         """A seed that no other run of the job has; a random one where no database hands it out.
@@ -89,24 +92,14 @@ class RunRecorder:
             is_quiet=True,
         )
 
-    def first_policy(
-        self,
-        identity: WorkloadIdentity,
-        reference: str,
-        record: TrialRecord,
-        begins_from: TimingPolicy | None = None,
-        goes_back: bool | None = None,
-        allowed: AllowedLoss | None = None,
-    ) -> TimingPolicy | None:
-        """Publishes the first run of a job that learns; None where it diverged or cannot be kept.
+    def published(self, publish: Callable[[Database], TimingPolicy | None]) -> TimingPolicy | None:
+        """The policy that a first run publishes; None also where it cannot be kept.
 
         It creates the database if need be.
         """
         try:
             with open_database(self.url, create=True) as database:
-                return learning.first_policy(
-                    database, identity, reference, record, begins_from, goes_back, allowed
-                )
+                return publish(database)
         except Exception as error:
             self.tell(UserError(("error: could not record this run: ", reason_of(error))))
             return None

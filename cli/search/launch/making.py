@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 
 _MOST_PARALLEL_RUNS = 256
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 # Set in every process of a command but the first.
 _NUMBER = "SYNCSWITCH_PARALLEL_PROCESS"
@@ -60,7 +59,7 @@ _PATIENCE_SECONDS = 30.0
 _STOP_SECONDS = 20.0
 
 
-def parallel_runs_option(function: _F) -> _F:
+def parallel_runs_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--parallel-runs`; 1 in a further process, which ends with the first one in any case."""
 
     def alone(_: click.Context, __: click.Parameter, parallel_runs: int) -> int:
@@ -86,7 +85,7 @@ def is_further_process() -> bool:
     return _NUMBER in os.environ
 
 
-def resumable(function: _F) -> _F:
+def resumable(function: Callable[..., Any]) -> Callable[..., Any]:
     """Ends a command that was interrupted with one line that says how to continue."""
 
     @functools.wraps(function)
@@ -97,9 +96,7 @@ def resumable(function: _F) -> _F:
             print_error("interrupted; all finished runs are kept, and the same command continues")
             return EXIT_INTERRUPTED
 
-    decorated: Any = ended
-    found: _F = decorated
-    return found
+    return ended
 
 
 def print_notes(notes: Iterable[str | None]) -> None:

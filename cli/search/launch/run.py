@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.cli.completion import complete_protocols, complete_workload
+from syncswitch.cli.completion import complete_workload
 from syncswitch.cli.console import print_json, print_note
 from syncswitch.cli.options import (
     PROTOCOLS_HELP,
@@ -18,6 +18,7 @@ from syncswitch.cli.options import (
     conditions_options,
     is_given,
     mlflow_option,
+    protocols_option,
     tensorboard_option,
     workers_option,
 )
@@ -63,19 +64,6 @@ _ANY_SECONDS = (
     *("asp", "qsr:8:RATE:zeroed", "local-sgd:8:zeroed", "selsync:0.3"),
     *("ssp:3", "dssp:3-15", "gba:3"),
 )
-
-pairs_option = click.option(
-    "--protocols",
-    "protocols",
-    metavar="FIRST,SECOND|any",
-    multiple=True,
-    shell_complete=complete_protocols,
-    help=f"{PROTOCOLS_HELP} Several pairs that begin alike make one search, which finds the fastest"
-    f" that keeps the accuracy; {_ANY} = bsp with seven others. Of a command: any two names for its"
-    " two ways."
-    f"  [default: {TrainerChoice.default_protocols}]",
-)
-
 
 strategy_options = combined(
     click.option(
@@ -217,7 +205,14 @@ def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> l
     f"Workers in the cluster, or a command's processes.  [default: {TrainerChoice.default_workers};"
     f" {UsersCommand.default_workers}]",
 )
-@pairs_option
+@protocols_option(
+    None,
+    f"{PROTOCOLS_HELP} Several pairs that begin alike make one search, which finds the fastest"
+    f" that keeps the accuracy; {_ANY} = bsp with seven others. Of a command: any two names for its"
+    f" two ways.  [default: {TrainerChoice.default_protocols}]",
+    f"FIRST,SECOND|{_ANY}",
+    multiple=True,
+)
 @trainer_options(TRAINERS)
 @conditions_options
 @click.option(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from syncswitch.cli.completion import complete_policy, complete_protocols, complete_workload
+from syncswitch.cli.completion import complete_policy, complete_workload
 from syncswitch.cli.console import (
     Row,
     echo,
@@ -20,14 +20,15 @@ from syncswitch.cli.console import (
     print_text,
 )
 from syncswitch.cli.options import (
-    MOST_WORKERS,
     PROTOCOLS_HELP,
     FiniteRange,
     common_options,
     conditions_options,
     inject_option,
     mlflow_option,
+    protocols_option,
     tensorboard_option,
+    workers_option,
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.making import (
@@ -99,20 +100,16 @@ from syncswitch.storage.records.policy import TimingPolicy
     show_default=True,
     help="Runs at each switch point, recorded ones included.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(1, MOST_WORKERS),
-    help=f"Workers in the cluster. Default: {TrainerChoice.default_workers}, or as in the (first)"
+@workers_option(
+    None,
+    f"Workers in the cluster. Default: {TrainerChoice.default_workers}, or as in the (first)"
     " --policy.",
 )
-@click.option(
-    "--protocols",
-    "protocols",
-    metavar="FIRST,SECOND",
-    multiple=True,
-    shell_complete=complete_protocols,
-    help=f"{PROTOCOLS_HELP} May be given several times. Default:"
+@protocols_option(
+    None,
+    f"{PROTOCOLS_HELP} May be given several times. Default:"
     f" {TrainerChoice.default_protocols}, or as in the --policy.",
+    multiple=True,
 )
 @click.option(
     "--threshold",

@@ -43,7 +43,8 @@ def sweep(url: str, trainer: GeneratedTrainer, runs: int, percents: tuple[float,
     trainer.runs.clear()
     strategy = SweepStrategy(len(percents), runs, percents=percents)
     with open_database(url, create=True) as database:
-        SweepLoop(database, identity(), strategy, lambda: trainer, patience=QUICK).run()
+        plan = SearchPlan(strategy)
+        SweepLoop(database, identity(), plan, lambda: trainer, patience=QUICK).run()
 
 
 def found(url: str, trainer: GeneratedTrainer, plan: SearchPlan = PLAN) -> SearchResult:
