@@ -168,7 +168,7 @@ class ProgressLines:
         self._next_step = 1.0
 
     def line(self, evaluation: Evaluation) -> str | None:
-        """The line after a test of the model, if it is time for one."""
+        """The line after an evaluation, if it is time for one."""
         from syncswitch.searcher.words import duration_text
 
         step, total = evaluation.worker_step, self._identity.total_worker_steps

@@ -62,7 +62,7 @@ class RunStatus:
         speculative: Whether it is only likely to be needed.
         process_id: Process of its searcher.
         worker_steps: Worker-steps done so far, including those of a fork's prefix.
-        accuracy: Accuracy at the last test; None before the first.
+        accuracy: Accuracy at the last evaluation; None before the first.
         cost: Cost of its own part so far, in trainings with the first protocol alone.
         remaining_seconds: Estimate of the time left; None without any basis for one.
         silent_seconds: Time since its searcher last reported.
@@ -227,7 +227,7 @@ class StatusReader:
 def _read(
     database: Database, search: SearchInfo, identity: WorkloadIdentity, *, with_rest: bool
 ) -> StoredSearch:
-    # Before the trials: a search that is decided in between has all of them.
+    # Before the runs: a search that is decided in between has all of them.
     policy = PolicyRegistry(database).published(search.fingerprint, search.study)
     store = TrialStore(database)
     rows = store.numbered(search.study)
@@ -262,7 +262,7 @@ def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | Non
 
 @dataclass(frozen=True)
 class StoredSearch:
-    """A search as the database has it: all its trials by number, and what is known of them."""
+    """A search as the database has it: all its runs by number, and what is known of them."""
 
     search: SearchInfo
     job: WorkloadIdentity

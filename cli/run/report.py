@@ -71,7 +71,7 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
 
 _LONG_PHASE_PERCENT = 10.0
 _LONG_PHASE_SECONDS = 20.0
-# Fewer paces between tests of the first phase do not say how much they differ.
+# Fewer paces between evaluations of the first phase do not say how much they differ.
 _FEWEST_PACES = 2
 # The same run on the same machine varies by this much.
 _LEAST_NOISE = 0.05
@@ -124,12 +124,12 @@ def baseline_of(done: Training) -> Baseline | None:
 
 
 def _estimated(record: TrialRecord) -> tuple[float, float] | None:
-    """Extrapolates the first phase: its time to the first test, and the rest at its later pace.
+    """Extrapolates the first phase: its time to the first evaluation, the rest at its later pace.
 
-    A run is slower until its first test, as functions are compiled and data are read.
+    A run is slower until its first evaluation, as functions are compiled and data are read.
 
     Returns:
-        The seconds, and the share by which they may be wrong; None with too few tests.
+        The seconds, and the share by which they may be wrong; None with too few evaluations.
     """
     first, identity = record.phases[0], record.spec.identity
     if first.protocol != identity.first_protocol or first.start_worker_step:

@@ -124,7 +124,7 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
 
 
 def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
-    """Prints the runs that a policy rests on, with their trials in the database."""
+    """Prints the runs that a policy rests on, with their rows in the database."""
     echo()
     if not policy.evidence:
         echo("It rests on the runs with its versions: see syncswitch-search uses list")

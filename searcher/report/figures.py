@@ -295,9 +295,9 @@ def _roles(data: ReportData, percents: Sequence[float]) -> Iterator[tuple[float,
 
 
 def _curve(run: RecordedRun, metric: Metric) -> tuple[list[float], list[float]]:
-    tests = [one for one in run.evaluations if math.isfinite(one.accuracy)]
-    every = math.ceil(len(tests) / _MOST_POINTS) or 1
-    shown = [*tests[:-1:every], *tests[-1:]]
+    finite = [one for one in run.evaluations if math.isfinite(one.accuracy)]
+    every = math.ceil(len(finite) / _MOST_POINTS) or 1
+    shown = [*finite[:-1:every], *finite[-1:]]
     return [one.elapsed_seconds for one in shown], [metric.value(one.accuracy) for one in shown]
 
 
@@ -381,7 +381,7 @@ def _check_compared(data: ReportData) -> None:
 
 
 def _side_by_side(runs: Sequence[ReportRun], axis: SwitchAxis) -> dict[int, float]:
-    """A place on the axis by trial, so that equal runs do not hide each other."""
+    """A place on the axis for each run, so that equal runs do not hide each other."""
     places: dict[int, float] = {}
     for percent in axis.percents:
         same = [run.trial.trial_id for run in runs if (run.trial.candidate_percent or 0) == percent]

@@ -1,1 +1,1 @@
-"""One search: its plan, its study in the database, the loop that makes its trials, its answer."""
+"""One search: its plan, its study in the database, the loop that makes its runs, its answer."""

@@ -277,7 +277,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             spec, fork = self.prefixes.begun(wanted, claim.number)
             self._begin(claim, spec, fork)
             if not self.study.is_running(claim.number):
-                raise RetryableError(f"trial {claim.number} was considered stale before it began")
+                raise RetryableError(f"run {claim.number} was considered stale before it began")
             try:
                 observer = TrialObserver(
                     self.study,
@@ -341,10 +341,10 @@ class TrialLoop(ABC, Generic[_Answer]):
 def _check(record: TrialRecord) -> None:
     # Optuna turns a NaN into a failed trial, which would be made again for ever.
     metric = record.spec.identity.decided_by
-    tested = [one.accuracy for one in record.evaluations]
-    # One that diverged before its first test has none.
-    measured = [] if record.diverged and not tested else [record.converged_accuracy]
-    for accuracy in (*measured, *tested):
+    evaluated = [evaluation.accuracy for evaluation in record.evaluations]
+    # One that diverged before its first evaluation has none.
+    measured = [] if record.diverged and not evaluated else [record.converged_accuracy]
+    for accuracy in (*measured, *evaluated):
         if not metric.is_possible(accuracy):
             raise FatalError(
                 f"the trainer reported {metric.name} {metric.value(accuracy):.6g}, which is not"

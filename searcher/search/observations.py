@@ -1,4 +1,4 @@
-"""What the stored trials of a search say: what they measured, and whether anyone runs them.
+"""What the stored runs of a search say: what they measured, and whether anyone runs them.
 
 No other module makes observations.
 """
@@ -42,7 +42,7 @@ _START_TIME_TOLERANCE_SECONDS = 2.0
 
 
 def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
-    """Returns the completed ones of these trials, in the order of their numbers."""
+    """Returns the completed ones of these runs, in the order of their numbers."""
     found = [
         Observation(
             switch_percent=row.switch_percent,
@@ -151,7 +151,7 @@ def cost_of(row: StoredTrial) -> TrialCost:
 
 
 def total_cost(identity: WorkloadIdentity, rows: Iterable[StoredTrial]) -> SearchCost:
-    """Returns the cost of all trials of a search together."""
+    """Returns the cost of all runs of a search together."""
     known = list(rows)
     phases = (phase for row in known for phase in row.phases)
     pace = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)
@@ -173,7 +173,7 @@ def is_alive(owner: Owner) -> bool:
 
 
 def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
-    """Returns whether a running trial goes on, by its process here or its heartbeat elsewhere."""
+    """Returns whether a run under way goes on, by its process here or its heartbeat elsewhere."""
     owner = row.owner
     if owner is None or row.heartbeat_at is None:
         return False
@@ -184,7 +184,7 @@ def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECO
 
 
 def state_of(row: StoredTrial) -> TrialState:
-    """Returns the stored state, or `stale` for a running trial whose process is dead."""
+    """Returns the stored state, or `stale` for one under way whose process is dead."""
     return (
         TrialState.STALE
         if row.state == TrialState.RUNNING and not is_run_by_anyone(row)

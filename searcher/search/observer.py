@@ -76,7 +76,7 @@ class TrialObserver(Observer):
         return StoppingGuard(band, spec.identity, self._switch_worker_step)
 
     def on_progress(self, worker_step: int) -> None:
-        """Sends a heartbeat at most once per interval, with the last test if it was not told."""
+        """Sends a heartbeat at most once per interval, with an evaluation that was not told."""
         now = time.monotonic()
         if now >= self._next_heartbeat_at:
             self._next_heartbeat_at = now + self._interval_seconds
@@ -124,9 +124,9 @@ class TrialObserver(Observer):
 
 
 def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -> str | None:
-    """A warning if the metric was the same in all tests of the first half of a run.
+    """A warning if the metric was the same in all evaluations of the first half of a run.
 
-    Only the first test in the second half warns, while it is the newest.
+    Only the first one in the second half warns, while it is the newest.
     """
     half = identity.total_worker_steps / 2
     is_now = len(evaluations) >= _LEAST_TESTS and evaluations[-1].worker_step >= half

@@ -90,14 +90,14 @@ def measured_band(
 ) -> Band:
     """Returns mean and deviation of the accuracy of runs of the first protocol along their way.
 
-    The points are the tests of the longest run. A run that was not tested there counts with the
-    accuracy interpolated between its neighbouring tests, and a stopped run as far as it went. Of
+    The points are the evaluations of the longest run. A run without one there counts with the
+    accuracy interpolated between its neighbouring ones, and a stopped run as far as it went. Of
     more than 200 points, 200 are kept, evenly spread, the last one among them.
 
     Runs that diverged are not among them.
     """
     known = [
-        ([test.worker_step for test in curve], [test.accuracy for test in curve])
+        ([one.worker_step for one in curve], [one.accuracy for one in curve])
         for curve in curves
         if curve
     ]
@@ -106,8 +106,8 @@ def measured_band(
     points = []
     for worker_step in (longest[place] for place in kept):
         accuracies = [
-            float(np.interp(worker_step, steps, tests))
-            for steps, tests in known
+            float(np.interp(worker_step, steps, values))
+            for steps, values in known
             if steps[0] <= worker_step <= steps[-1]
         ]
         deviation = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0

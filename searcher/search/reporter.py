@@ -12,9 +12,9 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
 @dataclass(frozen=True, slots=True)
 class ReportedTrial:
-    """A trial as it is reported.
+    """A run as it is reported.
 
-    `repeat` counts from 1; `repeats` is None if their number is not fixed. A speculative trial is
+    `repeat` counts from 1; `repeats` is None if their number is not fixed. A speculative run is
     only likely to be needed.
     """
 
@@ -29,7 +29,7 @@ class ReportedTrial:
 class Reporter:
     """Is told how a search goes on, and does nothing; a base class.
 
-    Methods about a trial under way are called from the trainer's threads. `words` say what failed,
+    Methods about a run under way are called from the trainer's threads. `words` say what failed,
     also to those who read it in the database.
     """
 
@@ -48,7 +48,7 @@ class Reporter:
         """The run has come to this worker-step."""
 
     def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
-        """The run was tested."""
+        """The run was evaluated."""
 
     def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
         """Something happened to the run, or was decided about it."""

@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 class Patience:
     """Times and limits for waiting.
 
-    A searcher on another machine that is silent for `heartbeat_seconds` counts as dead; a trial
+    A searcher on another machine that is silent for `heartbeat_seconds` counts as dead; a run
     without an owner that is not begun for `stale_seconds` is given up. So are searches after so
     many `attempts` in a row, or without the database for `restart_seconds`.
     """
@@ -265,7 +265,7 @@ class SearchStudy:
 
     @_retryable
     def note_evaluation(self, number: int, evaluation: Evaluation) -> None:
-        """Reports a test of a run under way, for Optuna's tools and `status`."""
+        """Reports an evaluation of a run under way, for Optuna's tools and `status`."""
         with contextlib.suppress(UpdateFinishedTrialError):  # another searcher took it for stale
             self._storage.set_trial_intermediate_value(
                 self._trial_id(number), evaluation.worker_step, evaluation.accuracy

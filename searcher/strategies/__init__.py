@@ -1,1 +1,1 @@
-"""Strategies: which trial is next, and when the answer is known. See `base.Strategy`."""
+"""Strategies: which run is next, and when the answer is known. See `base.Strategy`."""

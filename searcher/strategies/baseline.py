@@ -93,8 +93,9 @@ def measured_threshold(
     one-sided 95 % prediction limit for one value of a normal distribution of unknown mean and
     variance, t(0.95; n - 1) * s * sqrt(1 + 1 / n) (Hahn and Meeker, Statistical Intervals, section
     4.8). A run that loses more has therefore lost it to the switch rather than to chance. Two runs
-    would need 7.7 deviations, which would be far too uncertain. How much the last tests of one run
-    wobble is no measure of this: a decayed learning rate calms them, and runs differ all the same.
+    would need 7.7 deviations, which would be far too uncertain. How much the last evaluations of
+    one run wobble is no measure of this: a decayed learning rate calms them, and runs differ all
+    the same.
 
     Args:
         accuracies: Results of runs of the first protocol alone that did not diverge, in the order

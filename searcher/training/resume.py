@@ -100,10 +100,10 @@ def _is_living(use_file: Path) -> bool:
 
 
 class RunCheckpoints:
-    """The checkpoints of one trial in a folder that others may share; nothing is written at first.
+    """The checkpoints of one run in a folder that others may share; nothing is written at first.
 
     Args:
-        spec: The trial.
+        spec: The run.
         folder: The folder for its checkpoints.
         every_percent: Percent of W between two checkpoints; there is one at the end as well, and
             the newest stay.
@@ -134,7 +134,7 @@ class RunCheckpoints:
 
     @property
     def spec(self) -> TrialSpec:
-        """The trial with its checkpoints, including those that an earlier run left."""
+        """The run with its checkpoints, including those that an earlier run left."""
         count = int(100 / self._every_percent)
         regular = {round(number * self._every_percent, 6) for number in range(1, count + 1)}
         return replace(
@@ -185,7 +185,7 @@ class RunCheckpoints:
                 self.remove()
 
     def remove(self) -> None:
-        """Removes this trial's checkpoints. Raises OSError.
+        """Removes this run's checkpoints. Raises OSError.
 
         The one from which least is left to do goes last, and after it the use id: whoever is killed
         in between and goes on is the same use.

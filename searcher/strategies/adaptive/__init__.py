@@ -1,1 +1,1 @@
-"""The adaptive strategy: a belief over all switch points, and the trial that is worth most."""
+"""The adaptive strategy: a belief over all switch points, and the run that is worth most."""
