@@ -32,8 +32,8 @@ def _matching(
     names: Iterable[str], incomplete: str, *, or_files: bool = False
 ) -> list[CompletionItem]:
     ordered = names if isinstance(names, Sequence) else sorted(names)
-    found = [CompletionItem(name) for name in ordered if name.startswith(incomplete)]
-    return found or ([CompletionItem(incomplete, type="file")] if or_files else [])
+    items = [CompletionItem(name) for name in ordered if name.startswith(incomplete)]
+    return items or ([CompletionItem(incomplete, type="file")] if or_files else [])
 
 
 def _completer(

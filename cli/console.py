@@ -80,14 +80,10 @@ Row = Sequence[tuple[str, str]]
 def table_of(
     rows: Sequence[Row], optional: Collection[str] = (), prose: str | None = None
 ) -> Table:
-    """A table of rows that name their columns; a long cell continues on the next line.
+    """A table of one or more rows that name their columns; a long cell goes on in the next line.
 
-    The first column is left-aligned, the others are right-aligned.
-
-    Args:
-        rows: At least one, all with the same columns.
-        optional: Columns that are left out if all their cells are `-`.
-        prose: Another column to align to the left.
+    The first column and `prose` are left-aligned, the others are right-aligned. The `optional` ones
+    are left out if all their cells are `-`.
     """
     from rich import box
     from rich.table import Table
@@ -154,10 +150,6 @@ class ProgressLines:
     """Says how far a run is where nothing can be redrawn: after each tenth of it, in one line.
 
     Quick tenths are passed over, so that a short run says nothing.
-
-    Args:
-        identity: The job.
-        seconds: Returns the present, in seconds.
     """
 
     def __init__(

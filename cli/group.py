@@ -98,8 +98,8 @@ class ProgramGroup(ProgramCommand, SubcommandGroup):
         if cmd_name not in self._lazy:
             return None
         module, _, attribute = self._lazy[cmd_name][0].partition(":")
-        found = importlib.import_module(f"{self._package}.{module}")
-        command: click.Command = getattr(found, attribute)
+        imported = importlib.import_module(f"{self._package}.{module}")
+        command: click.Command = getattr(imported, attribute)
         return command
 
     def short_helps(self) -> list[tuple[str, str]]:

@@ -163,10 +163,10 @@ def cost(
     ]
     summaries = _simulated(strategies, played, simulations, seed)
     if as_json:
-        answers = [summary_as_json(*one) for one in zip(strategies, summaries, strict=True)]
+        answers = [_summary_as_json(*one) for one in zip(strategies, summaries, strict=True)]
         print_json(answers if table else answers[0])
     else:
-        print_summaries(strategies, summaries, recording)
+        _print_summaries(strategies, summaries, recording)
 
 
 def _refuse_together(option: str, names: Sequence[str]) -> None:
@@ -256,8 +256,7 @@ def _simulated(
     return [summarize(found, runs, known) for found, known in zip(searches, expected, strict=True)]
 
 
-def summary_as_json(strategy: Strategy, summary: CostSummary) -> dict[str, Any]:
-    """A row of `cost --json`."""
+def _summary_as_json(strategy: Strategy, summary: CostSummary) -> dict[str, Any]:
     measures = dataclasses.asdict(summary)
     intervals = {
         f"{name}_interval": [finite(value["low"]), finite(value["high"])]
@@ -278,10 +277,9 @@ def summary_as_json(strategy: Strategy, summary: CostSummary) -> dict[str, Any]:
     }
 
 
-def print_summaries(
+def _print_summaries(
     strategies: Sequence[Strategy], summaries: Sequence[CostSummary], recording: Recording
 ) -> None:
-    """Prints a row for each strategy, and notes on the figures."""
     first_protocol = recording.identity.first_protocol.upper()
     print_rows(
         [

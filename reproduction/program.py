@@ -198,7 +198,7 @@ def _tell(
         for number, (name, rows) in enumerate(found.items()):
             if len(names) > 1:
                 echo("\n" * bool(number) + f"{name}: {FIGURES[name].title}\n")
-            print_figure(rows)
+            _print_figure(rows)
     missing = [name for name in names if name not in found]
     if missing:
         print_note(f"without runs: {', '.join(missing)}; see python -m reproduction run --help")
@@ -298,8 +298,7 @@ def _played(words: Sequence[str], runs: int, output: Path, number: int) -> int:
 _CURVE_ROWS = 8
 
 
-def print_figure(rows: list[Row]) -> None:
-    """Prints what `figure_rows` gives of one figure."""
+def _print_figure(rows: list[Row]) -> None:
     if "worker_step" in rows[0]:
         _print_curves(rows)
     elif "accuracy" not in rows[0]:

@@ -316,9 +316,9 @@ def sweep(
             _LOG.warning(job.note)
     with open_database(url, create=True) as database:
         openings = [job.open_trainer for job in plan.jobs]
-        found = plan.run(database, openings, tensorboard=tensorboard, reporter=reporter)
+        swept = plan.run(database, openings, tensorboard=tensorboard, reporter=reporter)
         copy_to_mlflow(mlflow, database, [job.identity for job in plan.jobs], _LOG.warning)
-        return found
+        return swept
 
 
 train = _checked(training.train)

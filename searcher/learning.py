@@ -79,7 +79,7 @@ def lessons_of(
     Args:
         use: The run, with the switch that held and the accuracy of the model that it delivered. If
             it is alarmed, that switch failed as well, and the first protocol alone held.
-        number: Number of the use, from 0.
+        number: Its number among the uses, from 0.
         seed: Its seed.
         failed: The switches that failed before, each with its accuracy if it came to its end.
     """
@@ -164,10 +164,9 @@ class Revision:
 
 @dataclass(frozen=True)
 class UsedJob:
-    """A policy and the uses of all versions of it.
+    """A version of a policy, and the uses of all its versions.
 
     Attributes:
-        policy: The version in question.
         uses: The uses in the order in which they were recorded, without disturbed ones.
         goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
         momentum: That of the job after the switch, as in its identity.
@@ -387,10 +386,10 @@ class UsedJob:
         band, target = self._measured_band(curves), self.target
         if band is None or target is None or not (target.runs and self.threshold):
             return band
-        found = (target.accuracy, target.margin(self.threshold))
+        held_to = (target.accuracy, target.margin(self.threshold))
         if self.momentum == OWN_MOMENTUM:
-            found = self._assessment().target() or found
-        return BelievedBand(found[0], band.threshold, band.runs, band.curve, found[1])
+            held_to = self._assessment().target() or held_to
+        return BelievedBand(held_to[0], band.threshold, band.runs, band.curve, held_to[1])
 
     def _measured_band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
         """The band of a policy, with the target of all runs so far.
@@ -501,7 +500,6 @@ class NextRun:
     Attributes:
         policy: The policy that it uses; None for a switch point of the user's own, and for the
             first run of a job that is learnt from its runs.
-        switch_percent: Where it switches.
         band: What its guard compares it with; None without a guard.
         begins_from: The policy of simulated runs from which the first real one begins.
         learns: Whether what it measures decides where later runs switch.
@@ -540,19 +538,19 @@ def next_run(
     Raises:
         UserError: As `UsedJob.next_percent`.
     """
-    found = PolicyRegistry(database).lookup(identity.fingerprint)
-    begins_anew = found or (allowed is not None and allowed.runs)
+    policies = PolicyRegistry(database).lookup(identity.fingerprint)
+    begins_anew = policies or (allowed is not None and allowed.runs)
     begin = None if begins_anew else simulated_policy(database, identity)
     if begin is not None:
         begun = _band_of(begin)
         if allowed is not None:
             begun = replace(begun, threshold=allowed.threshold)
         return NextRun(None, begin.switch_percent, begun, begin, learns=True)
-    if found:
-        job = used_job(database, found[0], goes_back)
+    if policies:
+        job = used_job(database, policies[0], goes_back)
         own = None if allowed is None else job.with_threshold(allowed)
         if own is not None:
-            published = PolicyRegistry(database).publish(own, replaces=found[0].version)
+            published = PolicyRegistry(database).publish(own, replaces=policies[0].version)
             job = replace(job, policy=published)
         band = job.band(use_curves(database, identity.fingerprint))
     else:
@@ -561,7 +559,7 @@ def next_run(
     percent = job.next_percent(expected_runs)
     is_measured = band is None or band.target_accuracy is not None
     return NextRun(
-        job.policy if found else None,
+        job.policy if policies else None,
         percent,
         band,
         learns=True,
@@ -655,9 +653,9 @@ def first_policy(
     )
     tried = _tried(() if guard is None else guard.failed, steps)
     lessons = lessons_of(Observation(held, accuracy, cost=cost), 0, record.spec.seed, tried)
-    known = record.spec.band or begins_from
-    if allowed is None and known is not None and known.threshold:
-        allowed = AllowedLoss(known.threshold)
+    before = record.spec.band or begins_from
+    if allowed is None and before is not None and before.threshold:
+        allowed = AllowedLoss(before.threshold)
     job = _unused_job(database, identity, goes_back, lessons).held_to(allowed)
     is_alone, seconds = held == BASELINE_PERCENT, record.training_seconds
     target = accuracy if is_alone else None
@@ -782,8 +780,8 @@ def experience_of_others(database: Database, identity: WorkloadIdentity) -> Expe
         and rule(entry.identity) == rule(identity)
     ]
     for entry in others[:_MOST_JOBS]:
-        known = uses(database, entry.policy.job.fingerprint)
-        counted = (use for use in known if not use.under.injections)
+        of_job = uses(database, entry.policy.job.fingerprint)
+        counted = (use for use in of_job if not use.under.injections)
         job = UsedJob(entry.policy, tuple(counted), momentum=identity.momentum_after_switch)
         with suppress(UserError):  # nothing to compare with
             if job.threshold and job.observations:

@@ -97,11 +97,11 @@ class Selection:
             and self.cluster in (None, job.simulated_cluster, _kind(job))
         )
 
-    def meant(self, known: Iterable[PolicyEntry]) -> list[PolicyEntry]:
+    def meant(self, entries: Iterable[PolicyEntry]) -> list[PolicyEntry]:
         """Those of the policies that fit and have the version or alias."""
         return [
             entry
-            for entry in known
+            for entry in entries
             if self.fits(entry.identity)
             and self.choice in (str(entry.policy.version), *entry.aliases)
         ]
@@ -111,21 +111,21 @@ def _kind(job: WorkloadIdentity) -> ClusterKind:
     return "real" if job.simulated_cluster is None else "simulated"
 
 
-def _real_first(found: Sequence[_Known]) -> tuple[list[_Known], list[_Known]]:
+def _real_first(fitting: Sequence[_Known]) -> tuple[list[_Known], list[_Known]]:
     """Splits what fits into what is meant and the rest: simulated jobs give way to real ones."""
-    real = [one for one in found if _kind(one.identity) == "real"]
-    return (real, [one for one in found if one not in real]) if real else (list(found), [])
+    real = [one for one in fitting if _kind(one.identity) == "real"]
+    return (real, [one for one in fitting if one not in real]) if real else (list(fitting), [])
 
 
 def only_job(
-    known: Sequence[RegisteredWorkload], selection: Selection, place: str
+    jobs: Sequence[RegisteredWorkload], selection: Selection, place: str
 ) -> tuple[RegisteredWorkload, list[RegisteredWorkload]]:
     """The one job that is meant, and the simulated ones of its name that it was preferred to.
 
-    `known` are the jobs that the reference names, `place` is the database, for messages. Raises
+    `jobs` are those that the reference names, `place` is the database, for messages. Raises
     UserError if there is none, or there are several.
     """
-    meant, others = _real_first([one for one in known if selection.fits(one.identity)])
+    meant, others = _real_first([one for one in jobs if selection.fits(one.identity)])
     if len(meant) == 1:
         return meant[0], others
     reference = selection.reference
@@ -134,10 +134,10 @@ def only_job(
             f"{reference!r} names {len(meant)} jobs: {named_jobs(one.identity for one in meant)}",
             remedy=_HOW_TO_CHOOSE,
         )
-    if known:
+    if jobs:
         raise UserError(
             f"{reference!r} has no runs on such a cluster; there is:"
-            f" {named_jobs(one.identity for one in known)}",
+            f" {named_jobs(one.identity for one in jobs)}",
             remedy=("choose one of them", *map(leave_out, ("workers", "protocols", "cluster"))),
         )
     raise UserError(
@@ -195,14 +195,14 @@ def known_policies(selection: Selection, storage_url: str) -> list[PolicyEntry]:
 
 
 def none_found(
-    known: Iterable[PolicyEntry],
+    entries: Iterable[PolicyEntry],
     selection: Selection,
     storage_url: str,
     what_to_do: Sequence[Part] = (),
 ) -> PolicyError:
     """The error where none of the known policies of a workload is meant."""
-    reference, choice, known = selection.reference, selection.choice, list(known)
-    if fitting := [entry for entry in known if selection.fits(entry.identity)]:
+    reference, choice, entries = selection.reference, selection.choice, list(entries)
+    if fitting := [entry for entry in entries if selection.fits(entry.identity)]:
         versions = sorted({entry.policy.version for entry in fitting})
         aliases = sorted({alias for entry in fitting for alias in entry.aliases})
         names = ", ".join([*map(str, versions), *aliases])
@@ -211,7 +211,7 @@ def none_found(
     options: list[Part] = [" with"] if selection.options else []
     for one in selection.options:
         options += [" ", replace(one, verb="")]
-    clusters = "; ".join(dict.fromkeys(entry.identity.cluster for entry in known))
+    clusters = "; ".join(dict.fromkeys(entry.identity.cluster for entry in entries))
     there = f" (there is one for {clusters})" if clusters else ""
     place = choice if is_policy_file(choice) else shown(storage_url)
     return PolicyError(
@@ -237,11 +237,11 @@ def chosen_policy(
     Raises:
         PolicyError: There is none, or there are several.
     """
-    known = PolicyRegistry(database).entries(workload=selection.selector)
-    found = selection.meant(known)
-    if not found:
-        raise none_found(known, selection, database.url, how_to_name)
-    meant, others = _real_first(found)
+    entries = PolicyRegistry(database).entries(workload=selection.selector)
+    fitting = selection.meant(entries)
+    if not fitting:
+        raise none_found(entries, selection, database.url, how_to_name)
+    meant, others = _real_first(fitting)
     if len(meant) > 1 and not may_guess:
         raise PolicyError(
             f"{len(meant)} policies of {meant[0].policy.job.workload!r} fit:"
@@ -250,11 +250,11 @@ def chosen_policy(
         )
     chosen, others = meant[0], meant[1:] + others
     if others:
-        which = "the newest" if chosen is found[0] else "the newest real one"
+        which = "the newest" if chosen is fitting[0] else "the newest real one"
         if len(meant) == 1:
             which = "the real one"
         beside = named_jobs((one.identity for one in others), [chosen.identity])
-        word = f"{which} of {len(found)}, for {chosen.identity.cluster}; others: {beside}"
+        word = f"{which} of {len(fitting)}, for {chosen.identity.cluster}; others: {beside}"
         tell(UserError(word, remedy=how_to_choose))
     return chosen
 

@@ -127,17 +127,17 @@ def speed_ups(
 
     Each run, none of which diverged, comes with the switch point that it counts for.
     """
-    known = list(runs)
+    counted = list(runs)
     seconds: dict[float, list[float]] = defaultdict(list)
-    for percent, run in known:
+    for percent, run in counted:
         if run.times.whole_run_seconds is not None:
             seconds[percent].append(run.times.whole_run_seconds)
     protocols = (identity.first_protocol, identity.second_protocol)
-    paces = [_paces(identity, protocol, [run for _, run in known]) for protocol in protocols]
-    found = {
+    paces = [_paces(identity, protocol, [run for _, run in counted]) for protocol in protocols]
+    gains = {
         percent: measured_speed_up(seconds, percent, baseline_percent, paces) for percent in seconds
     }
-    return {percent: one for percent, one in found.items() if one is not None}
+    return {percent: one for percent, one in gains.items() if one is not None}
 
 
 def _paces(
@@ -159,9 +159,9 @@ def speed_up_of(policy: TimingPolicy, baseline_seconds: float | None = None) -> 
 
     `baseline_seconds` is the time of a training with the first protocol alone.
     """
-    found = policy.measured
-    if found.speed_up is not None:
-        return SpeedUp(found.speed_up, found.speed_up_low, found.speed_up_high)
-    if not baseline_seconds or not found.training_seconds:
+    measured = policy.measured
+    if measured.speed_up is not None:
+        return SpeedUp(measured.speed_up, measured.speed_up_low, measured.speed_up_high)
+    if not baseline_seconds or not measured.training_seconds:
         return None
-    return SpeedUp(baseline_seconds / found.training_seconds)
+    return SpeedUp(baseline_seconds / measured.training_seconds)

@@ -54,13 +54,11 @@ _OVER = frozenset({"done", "baseline diverged", "no threshold", "dropped"})
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run under way.
+    """A run under way; a speculative one is only likely to be needed.
 
     Attributes:
         replicate: Number of this repeat of the switch point, from 0.
         state: `running`, or `stale` where its process is dead: it will be made again.
-        speculative: Whether it is only likely to be needed.
-        process_id: Process of its searcher.
         worker_steps: Worker-steps done so far, including those of a fork's prefix.
         accuracy: Accuracy at the last evaluation; None before the first.
         cost: Cost of its own part so far, in trainings with the first protocol alone.
@@ -146,7 +144,6 @@ class SearchStatus:
     """The progress of a search, or of a sweep, which has no ends, answer or rest.
 
     Attributes:
-        info: Its settings.
         state: `starting`, `running`, `stopped`, `done`, `dropped`, `baseline diverged`, or `no
             threshold`: all runs with the first protocol alone measured the same.
         is_under_way: Whether a process makes its runs, or did a minute ago.
@@ -179,12 +176,7 @@ class StatusReader:
     """Reads the searches of a database again and again; finished ones once.
 
     Each reading opens the database anew, so it notices a file that was replaced or a schema that
-    was upgraded, and holds no lock in between.
-
-    Args:
-        url: The database, which has to exist.
-        workload: Only searches for it; None for all.
-        workers: Only searches on a cluster of this size; None for all.
+    was upgraded, and holds no lock in between. A workload and a number of workers narrow them down.
     """
 
     def __init__(self, url: str, workload: str | None = None, workers: int | None = None) -> None:
@@ -206,7 +198,7 @@ class StatusReader:
             SyncSwitchError: The database cannot be read; the class says whether to try again.
         """
         with open_database(self._url, create=False) as database:
-            found = []
+            statuses = []
             for search in TrialStore(database).searches(workload=self._workload):
                 workload = PolicyRegistry(database).workload(search.fingerprint)
                 assert workload is not None  # every search refers to one
@@ -220,8 +212,8 @@ class StatusReader:
                 # Runs under way are cancelled only after the policy was published.
                 if status.is_finished and not status.in_flight:
                     self._finished[search.study] = status
-                found.append(status)
-            return found
+                statuses.append(status)
+            return statuses
 
 
 def _read(

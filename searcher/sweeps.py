@@ -275,14 +275,10 @@ class Sweep:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """The jobs of a sweep, one for each pair of protocols.
+    """The jobs of a sweep, one for each pair of protocols; see `Sweep`.
 
-    Attributes:
-        jobs: The jobs; the first one measures the target.
-        reference_percent: See `Sweep`.
-        threshold: beta, as an accuracy; None to measure it.
-        target_accuracy: A, as an accuracy; None to measure it.
-        policies: Policies of other jobs; each job's own is trained with as well.
+    The first one measures the target. Where policies of other jobs are tried, each job's own is
+    trained with as well.
     """
 
     jobs: tuple[Job, ...]
@@ -305,11 +301,8 @@ class SweepPlan:
     ) -> Sweep:
         """Makes the missing runs, and compares all.
 
-        Args:
-            database: Holds Optuna's tables and ours.
-            openings: Opens the trainer of each job.
-            say: Told which job comes next, where there are several.
-            **options: See `LoopOptions`.
+        `openings` open the trainer of each job; `say` is told which job comes next, where there are
+        several.
 
         Raises:
             UserError: As `SweepLoop`; only the first job's baseline must not diverge.
@@ -479,13 +472,13 @@ def _check(job: Job, points: Iterable[float]) -> None:
 def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:
     text = percents if isinstance(percents, str) else ",".join(f"{one:g}" for one in percents)
     try:
-        found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+        points = tuple(dict.fromkeys(float(part) for part in text.split(",")))
     except ValueError:
-        found = ()
-    if not (0 < len(found) <= _MOST_POINTS and all(0 <= one <= 100 for one in found)):
+        points = ()
+    if not (0 < len(points) <= _MOST_POINTS and all(0 <= one <= 100 for one in points)):
         raise UserError(
             f"give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0",
             parameter="at",
             value=text,
         )
-    return found
+    return points

@@ -55,13 +55,13 @@ def _workloads(
     store: TrialStore, registry: PolicyRegistry, reference: str | None
 ) -> list[RegisteredWorkload]:
     if reference is not None:
-        found = registry.workloads(str(selector_of(reference)))
-        if not found:
+        workloads = registry.workloads(str(selector_of(reference)))
+        if not workloads:
             raise UserError(nothing_found(reference))
-        return found
+        return workloads
     searched = [search.fingerprint for search in store.searches()]
-    known = dict.fromkeys([*searched, *(one.job.fingerprint for one in registry.policies())])
-    return [one for one in map(registry.workload, known) if one is not None]
+    fingerprints = dict.fromkeys([*searched, *(one.job.fingerprint for one in registry.policies())])
+    return [one for one in map(registry.workload, fingerprints) if one is not None]
 
 
 @click.command("import")

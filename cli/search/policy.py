@@ -91,8 +91,7 @@ def policy() -> None:
     """
 
 
-def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
-    """Prints a policy: its content, how it has done since, and where it comes from."""
+def _print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
     policy = entry.policy
     workers = workers_text(policy.job.workers, entry.identity.simulated_cluster)
     print_text(policy_text(policy, entry.identity))
@@ -123,8 +122,7 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
     print_fields((name, value) for name, value in rows if value is not None)
 
 
-def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
-    """Prints the runs that a policy rests on, with their rows in the database."""
+def _print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
     echo()
     if not policy.evidence:
         echo("It rests on the runs with its versions: see syncswitch-search uses list")
@@ -151,8 +149,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
     echo(f"{there} of {runs} {are} in this database{but}.")
 
 
-def print_why(why: Explanation, policy: TimingPolicy) -> None:
-    """Prints the belief after each run, what was never tried, and what would change the answer."""
+def _print_why(why: Explanation, policy: TimingPolicy) -> None:
     # Only `show --why` needs the strategies.
     from syncswitch.searcher.search.explanation import belief_cells, belief_sentence, why_sentences
 
@@ -166,8 +163,9 @@ def print_why(why: Explanation, policy: TimingPolicy) -> None:
         print_text(f"- {reason}")
 
 
-def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:
-    """Each run with its trial; `trial_id` is null if it is not in the database."""
+def _evidence_as_json(
+    policy: TimingPolicy, trials: Sequence[EvidenceTrial]
+) -> list[dict[str, Any]]:
     metric = policy.job.metric
     return [
         metric.document({**asdict(run), **asdict(trial)})
@@ -330,9 +328,9 @@ def diff(
     a, b = before.policy, after.policy
     found = policy_differences(a, b, before.identity, after.identity)
     if as_json:
-        known = ("workload", "fingerprint", "version", "created_at")
+        fields = ("workload", "fingerprint", "version", "created_at")
         sides = [
-            {"name": name, **{field: flat(one)[field] for field in known}}
+            {"name": name, **{field: flat(one)[field] for field in fields}}
             for name, one in ((first, a), (second, b))
         ]
         differences = [asdict(one) for one in found]
@@ -359,17 +357,17 @@ def _move(
 ) -> None:
     """Moves an alias to a version; without one, to the next lower version."""
     with open_database(storage_url, create=False) as database:
-        found = chosen_policy(database, selection, print_note).policy
+        policy = chosen_policy(database, selection, print_note).policy
         registry = PolicyRegistry(database)
-        before = registry.aliases(found.job.fingerprint).get(alias)
+        before = registry.aliases(policy.job.fingerprint).get(alias)
         if version is None:
-            _, version = registry.roll_back(found.job.fingerprint, alias)
+            _, version = registry.roll_back(policy.job.fingerprint, alias)
         else:
-            registry.set_alias(found.job.fingerprint, alias, version)
+            registry.set_alias(policy.job.fingerprint, alias, version)
     if as_json:
         print_json(
             {
-                "fingerprint": found.job.fingerprint,
+                "fingerprint": policy.job.fingerprint,
                 "alias": alias,
                 "version": version,
                 "previous_version": before,
@@ -377,7 +375,7 @@ def _move(
         )
     else:
         was = "" if before is None else f" (was version {before})"
-        echo(f"{found.job.workload}: {alias} is version {version}{was}")
+        echo(f"{policy.job.workload}: {alias} is version {version}{was}")
 
 
 @policy.command()
@@ -428,10 +426,10 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
     if as_json:
         digest, rule = entry.identity.simulated_cluster, entry.identity.momentum_after_switch
         more = {"simulated_cluster": digest, "momentum_after_switch": rule}
-        known = {name: value for name, value in more.items() if value is not None}
-        print_json(entry.policy.job.metric.document({**policy_to_dict(entry.policy), **known}))
+        job = {name: value for name, value in more.items() if value is not None}
+        print_json(entry.policy.job.metric.document({**policy_to_dict(entry.policy), **job}))
     else:
-        print_policy(entry, uses)
+        _print_policy(entry, uses)
     return None
 
 
@@ -441,17 +439,17 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
 def list_policies(reference: str | None, storage_url: str, as_json: bool) -> None:
     """List all versions, newest first."""
     with open_database(storage_url, create=False) as database:
-        found = PolicyRegistry(database).entries(workload=selector_of(reference))
+        entries = PolicyRegistry(database).entries(workload=selector_of(reference))
     if as_json:
-        print_json([_entry_as_json(entry) for entry in found])
-    elif not found:
+        print_json([_entry_as_json(entry) for entry in entries])
+    elif not entries:
         of_it = "" if reference is None else f" of {reference!r}"
         command = shlex.join(["syncswitch-search", "run", reference or "WORKLOAD"])
         echo(f"no policies{of_it} here; find one with: {command}")
     else:
-        title = metric_title(entry.policy.job.metric for entry in found)
-        rules = {entry.identity.momentum_after_switch for entry in found}
-        print_rows([_cells(entry, title, has_rules=len(rules) > 1) for entry in found])
+        title = metric_title(entry.policy.job.metric for entry in entries)
+        rules = {entry.identity.momentum_after_switch for entry in entries}
+        print_rows([_cells(entry, title, has_rules=len(rules) > 1) for entry in entries])
 
 
 @policy.command()
@@ -482,16 +480,16 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
     if as_json:
         from syncswitch.searcher.search.explanation import why_as_json
 
-        evidence = evidence_as_json(chosen, trials)
+        evidence = _evidence_as_json(chosen, trials)
         more = {} if why is None else {"why": chosen.job.metric.document(why_as_json(why))}
         print_json(
             {**_entry_as_json(entry), "evidence": evidence, "uses": uses_as_json(uses), **more}
         )
         return
-    print_policy(entry, uses)
-    print_evidence(chosen, trials)
+    _print_policy(entry, uses)
+    _print_evidence(chosen, trials)
     if why is not None:
-        print_why(why, chosen)
+        _print_why(why, chosen)
 
 
 def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
@@ -505,21 +503,21 @@ def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
 
 
 def _cells(entry: PolicyEntry, title: str, *, has_rules: bool) -> Row:
-    found, metric, kept = entry.policy, entry.policy.job.metric, NONE
+    policy, metric, kept = entry.policy, entry.policy.job.metric, NONE
     found_on = entry.identity.pair
-    if not entry.identity.is_command or found.job.workers > 1:
-        workers = workers_text(found.job.workers, entry.identity.simulated_cluster)
+    if not entry.identity.is_command or policy.job.workers > 1:
+        workers = workers_text(policy.job.workers, entry.identity.simulated_cluster)
         found_on = f"{workers} {found_on}"
     # Of a policy that is used as intended.
-    share = found.promise.delivered_share if found.is_for_guard else found.promise.kept_share
+    share = policy.promise.delivered_share if policy.is_for_guard else policy.promise.kept_share
     if share is not None:
-        kept = f"{100 * share:.0f} %{' guarded' if found.is_for_guard else ''}"
+        kept = f"{100 * share:.0f} %{' guarded' if policy.is_for_guard else ''}"
     return [
-        ("workload", f"{found.job.workload} [{found.job.fingerprint[:8]}]"),
-        ("version", " ".join([str(found.version), *entry.aliases])),
+        ("workload", f"{policy.job.workload} [{policy.job.fingerprint[:8]}]"),
+        ("version", " ".join([str(policy.version), *entry.aliases])),
         ("cluster", found_on),
         *([("momentum", entry.identity.momentum_after_switch or NONE)] if has_rules else []),
-        ("switch at", f"{found.switch_percent:g} %"),
-        (title, named_text(accuracy_text(found.measured.mean_accuracy, metric), metric, title)),
+        ("switch at", f"{policy.switch_percent:g} %"),
+        (title, named_text(accuracy_text(policy.measured.mean_accuracy, metric), metric, title)),
         ("kept", kept),
     ]

@@ -52,11 +52,11 @@ def profile() -> None:
 @debug_option
 def list_profiles(as_json: bool) -> None:
     """List the profiles that come with syncswitch."""
-    found = {name: load_profile(name).description for name in profile_names()}
+    descriptions = {name: load_profile(name).description for name in profile_names()}
     if as_json:
-        print_json(found)
+        print_json(descriptions)
     else:
-        for name, description in found.items():
+        for name, description in descriptions.items():
             print_text(f"{name}: {description}")
 
 

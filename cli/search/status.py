@@ -238,9 +238,9 @@ def _answer(search: SearchStatus) -> str:
         return search.info.dropped
     metric, bracket, beta = search.job.decided_by, search.bracket, search.info.threshold
     target = bracket.target_accuracy
-    known = "not measured yet" if target is None else metric.text(target)
+    shown = "not measured yet" if target is None else metric.text(target)
     threshold = metric.with_unit(f"{beta:g}") if beta else "not measured yet"
-    accuracy = f"target {metric.name} {known}, threshold {threshold}"
+    accuracy = f"target {metric.name} {shown}, threshold {threshold}"
     if bracket.lower_percent is None:
         return accuracy
     return f"switch between {bracket.lower_percent:g} and {bracket.upper_percent:g} %; {accuracy}"

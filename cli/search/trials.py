@@ -116,8 +116,8 @@ def trials(
             _print_events(database, choice, f"nothing happened to any run{of}")
             return
         if kind == "table":
-            found = TrialStore(database).each_trial(**choice)
-            print_newest(found, _cells, nothing_found(reference, "run"))
+            rows = TrialStore(database).each_trial(**choice)
+            print_newest(rows, _cells, nothing_found(reference, "run"))
             return
         name: _Rows = "evaluations" if wants_evaluations else "events" if wants_events else "trials"
         write_rows(name, output, lambda file: _export(database, name, choice, kind, file))
@@ -127,8 +127,8 @@ def _export(
     database: Database, name: _Rows, choice: TrialChoice, kind: str, file: BinaryIO
 ) -> None:
     if kind == "json" and name == "trials":
-        found = TrialStore(database).each_trial(**choice)
-        tables.write_text(file, tables.json_text(map(_document, found)))
+        rows = TrialStore(database).each_trial(**choice)
+        tables.write_text(file, tables.json_text(map(_document, rows)))
         return
     query = {
         "evaluations": run_rows.evaluations,
@@ -147,9 +147,9 @@ def _export(
 
 
 def _document(trial: StoredTrial) -> dict[str, Any]:
-    known = flat(trial)
-    del known["failed"]  # their number is told
-    return trial.metric.metric.document({**known, "state": state_of(trial), "end": trial.end})
+    document = flat(trial)
+    del document["failed"]  # their number is told
+    return trial.metric.metric.document({**document, "state": state_of(trial), "end": trial.end})
 
 
 def _cells(trial: StoredTrial, metric: Metric, title: str) -> Row:
@@ -218,24 +218,24 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
     restart or injections have their own tables.
     """
     with open_database(storage_url, create=False) as database:
-        found = switch_point_statistics(database, workload=selector_of(reference))
+        points = switch_point_statistics(database, workload=selector_of(reference))
         registry = PolicyRegistry(database)
-        names = dict.fromkeys(one.job.fingerprint for one in found)
+        names = dict.fromkeys(one.job.fingerprint for one in points)
         jobs = {name: registry.workload(name) for name in names}
     clusters = {name: job.identity.cluster for name, job in jobs.items() if job is not None}
     if as_json:
-        print_json([one.metric.metric.document(flat(one)) for one in found])
-    elif not found:
+        print_json([one.metric.metric.document(flat(one)) for one in points])
+    elif not points:
         echo(nothing_found(reference, "completed run"))
     else:
-        _print_switch_points(found, clusters)
+        _print_switch_points(points, clusters)
 
 
-def _print_switch_points(found: list[SwitchPointStatistics], clusters: Mapping[str, str]) -> None:
+def _print_switch_points(points: list[SwitchPointStatistics], clusters: Mapping[str, str]) -> None:
     def shared(one: SwitchPointStatistics) -> tuple[str, str]:
         return one.job.fingerprint, conditions_text(*values_of(one.under))
 
-    for number, ((fingerprint, conditions), group) in enumerate(groupby(found, key=shared)):
+    for number, ((fingerprint, conditions), group) in enumerate(groupby(points, key=shared)):
         first, *others = group
         echo(
             "\n" * bool(number)

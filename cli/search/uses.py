@@ -68,16 +68,16 @@ def list_uses(
     """
     kind = chosen_format(format_name, output, as_json, "csv or json")
     with open_database(storage_url, create=False) as database:
-        found = use_facts(database, workload=selector_of(reference))
+        rows = use_facts(database, workload=selector_of(reference))
     if kind == "table":
         of = f" of {reference}" if reference else ""
         nothing = f"no later runs with a policy{of} here; syncswitch-run makes them"
-        print_newest(found, _cells, nothing)
+        print_newest(rows, _cells, nothing)
         return
     texts = (
-        tables.csv_text("uses", [[list(values_of(one)) for one in found]])
+        tables.csv_text("uses", [[list(values_of(one)) for one in rows]])
         if kind == "csv"
-        else tables.json_text(one.metric.metric.document(flat(one)) for one in found)
+        else tables.json_text(one.metric.metric.document(flat(one)) for one in rows)
     )
     write_rows("uses", output, lambda file: tables.write_text(file, texts))
 

@@ -106,14 +106,6 @@ class LocalTrainer(ProcessesChoice):
                     remedy="leave it out",
                 )
             return
-        if self.open_network:
-            raise UserError(
-                f"is for the launcher {JOINING_LAUNCHER}, and this is {launcher}, of which nothing"
-                " is on any network",
-                parameter="open_network",
-                value=True,
-                remedy="leave it out",
-            )
         if self.servers > 1 and launcher == DEFAULT_LAUNCHER:
             raise UserError(
                 f"that needs a process for each, and the launcher {launcher} has threads, which"
@@ -122,11 +114,13 @@ class LocalTrainer(ProcessesChoice):
                 value=given,
                 remedy=_PROCESSES,
             )
-        for name in ("cluster_timeout", "server_grace"):
-            if getattr(self, name) is not None:
+        for name in ("open_network", "cluster_timeout", "server_grace"):
+            value = getattr(self, name)
+            if value is not None and value is not False:
                 raise UserError(
                     f"is for the launcher {JOINING_LAUNCHER}, and this is {launcher}",
                     parameter=name,
+                    value=value if value is True else None,
                     remedy="leave it out",
                 )
 

@@ -61,7 +61,7 @@ def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
     for key, value in values.items():
         field = key.lstrip("-").replace("-", "_")
         if field not in options:
-            known = ", ".join(sorted(options)) or "none"
-            raise UserError(f"trainer {name} has no option {key!r}; it has: {known}")
+            names = ", ".join(sorted(options)) or "none"
+            raise UserError(f"trainer {name} has no option {key!r}; it has: {names}")
         chosen[field] = options[field].checked(field, value)
     return kind(**chosen)

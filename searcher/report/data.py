@@ -260,11 +260,12 @@ class ReportData:
     @cached_property
     def switch_points(self) -> tuple[SwitchPoint, ...]:
         """The switch points of the compared runs, the latest first."""
-        found: dict[float, list[ReportRun]] = {}
+        by_percent: dict[float, list[ReportRun]] = {}
         for run in self.compared:
-            found.setdefault(run.trial.candidate_percent or 0.0, []).append(run)
+            by_percent.setdefault(run.trial.candidate_percent or 0.0, []).append(run)
         return tuple(
-            SwitchPoint(percent, tuple(found[percent])) for percent in sorted(found, reverse=True)
+            SwitchPoint(percent, tuple(by_percent[percent]))
+            for percent in sorted(by_percent, reverse=True)
         )
 
     @property
@@ -276,10 +277,10 @@ class ReportData:
     def acceptance(self) -> Acceptance | None:
         """The accuracy to keep: by the policy, else the search so far, else the recorded runs."""
         if self.answer is not None:
-            found = self.answer
-            if found.target_accuracy is None:
+            answer = self.answer
+            if answer.target_accuracy is None:
                 return None
-            return Acceptance(found.target_accuracy, found.threshold, "as the policy says")
+            return Acceptance(answer.target_accuracy, answer.threshold, "as the policy says")
         search, target = self.search, self.measured_target
         if search is not None:
             if target is None or not search.threshold:
@@ -355,18 +356,18 @@ def _shown(
     """
     if study is not None:
         if study not in searches:
-            known = ", ".join(searches) or "none"
-            raise UserError(f"no search {study!r} of this job; there is: {known}")
+            names = ", ".join(searches) or "none"
+            raise UserError(f"no search {study!r} of this job; there is: {names}")
         made = (one for one in versions if one.policy.study == study and not one.imported_at)
         return next(made, None), searches[study]
     named = version or CURRENT
-    found = (one for one in versions if named in (str(one.policy.version), *one.aliases))
-    policy = next(found, None)
+    fitting = (one for one in versions if named in (str(one.policy.version), *one.aliases))
+    policy = next(fitting, None)
     if policy is None and version is not None:
         numbers = [str(entry.policy.version) for entry in versions]
         aliases = sorted({alias for entry in versions for alias in entry.aliases})
-        known = ", ".join([*numbers, *aliases]) or "none"
-        raise UserError(f"no version or alias {version!r} of this job; there is: {known}")
+        names = ", ".join([*numbers, *aliases]) or "none"
+        raise UserError(f"no version or alias {version!r} of this job; there is: {names}")
     newest = next(reversed(list(searches.values())), None)
     if policy is None or policy.imported_at is not None:
         return policy, newest
@@ -378,9 +379,9 @@ def _shown_conditions(trials: Iterable[StoredTrial], search: SearchInfo | None) 
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     if search is not None:
         complete = [trial for trial in complete if trial.origin.study == search.study]
-    found = [trial.conditions for trial in complete]
+    conditions = [trial.conditions for trial in complete]
     usual = RunConditions()
-    return usual if not found or usual in found else found[-1]
+    return usual if not conditions or usual in conditions else conditions[-1]
 
 
 def load_report(

@@ -71,15 +71,9 @@ class Drawing:
 def drawn(
     drawing: Drawing, *heights_inches: float, sharex: bool = False
 ) -> Iterator[Sequence[Any]]:
-    """Gives the axes to draw on, one above the other; at the end the drawing gets its SVG.
+    """Gives axes of these heights to draw on, one above the other; then the drawing gets its SVG.
 
-    Args:
-        drawing: Gets the SVG.
-        *heights_inches: The height of each axes.
-        sharex: Whether the axes share the one below.
-
-    Raises:
-        UserError: matplotlib is missing.
+    Raises UserError if matplotlib is missing.
     """
     try:
         import matplotlib
@@ -103,9 +97,9 @@ def drawn(
         for one in axes:
             handles, labels = one.get_legend_handles_labels()
             if len(set(labels)) > 1:
-                known = dict(zip(labels, handles, strict=True))
+                shown = dict(zip(labels, handles, strict=True))
                 one.legend(
-                    known.values(), known.keys(), loc="lower left", bbox_to_anchor=(0, 1), ncols=2,
+                    shown.values(), shown.keys(), loc="lower left", bbox_to_anchor=(0, 1), ncols=2,
                     borderaxespad=0, handlelength=1.5, columnspacing=1,
                 )  # fmt: skip
         text = io.StringIO()
@@ -138,11 +132,7 @@ class SwitchAxis:
     ) -> None:
         """Writes as many ticks as have room, and the title, on an axis of matplotlib.
 
-        Args:
-            axis: The axis.
-            limit: Sets the limits of the axis.
-            first: The first protocol.
-            title: The title; None for the full one.
+        `limit` sets the limits of the axis. The usual title names the first protocol.
         """
         places: list[float] = []
         shown = []

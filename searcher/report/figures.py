@@ -95,9 +95,9 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
         )
         axes.margins(y=0.2)
         axes.set_ylim(axes.get_ylim())  # the interval of two runs may be wider, and is cut
-        known = {one.percent: mean for one in data.switch_points if (mean := one.accuracy)}
-        means, halves = _means_and_halves(list(known.values()), metric)
-        x = [axis.at(percent) for percent in known]
+        by_percent = {one.percent: mean for one in data.switch_points if (mean := one.accuracy)}
+        means, halves = _means_and_halves(list(by_percent.values()), metric)
+        x = [axis.at(percent) for percent in by_percent]
         label = "mean, 95 % interval"
         axes.errorbar(x, means, halves, color=FIRST, fmt="D:", ms=9, fillstyle="none", label=label)
         if data.answer is not None and data.answer.measured.mean_accuracy is not None:
@@ -119,11 +119,11 @@ def _label(run: ReportRun) -> str:
 
 
 def _means_and_halves(
-    known: Sequence[Estimate], metric: Metric
+    estimates: Sequence[Estimate], metric: Metric
 ) -> tuple[list[float], list[list[float]]]:
     """The metric's own values of means, and how far their intervals reach below and above them."""
     means, below, above = [], [], []
-    for one in known:
+    for one in estimates:
         ends = (metric.limited(one.low), one.value, metric.limited(one.high))
         low, mean, high = sorted(map(metric.value, ends))  # less may be better
         means.append(mean)
@@ -142,8 +142,8 @@ def training_time(data: ReportData) -> Drawing:
     Raises:
         UserError: No training time is known, or matplotlib is missing.
     """
-    known = [(one, mean) for one in data.switch_points if (mean := one.seconds)]
-    if not known:
+    timed = [(one, mean) for one in data.switch_points if (mean := one.seconds)]
+    if not timed:
         _check_compared(data)
         raise UserError(f"no training time of {data.identity.name} is known yet")
     baseline = data.baseline_seconds
@@ -153,7 +153,7 @@ def training_time(data: ReportData) -> Drawing:
         "Training time", "A bar for each switch point; whiskers are 95 % intervals of the mean."
     )
     with drawn(drawing, 3.0) as (axes,):
-        for place, (one, mean) in enumerate(known):
+        for place, (one, mean) in enumerate(timed):
             colour, edge = ("#8FD0BB", POLICY) if one.percent == answer else ("#C3D2DE", QUIET)
             whisker = (mean.high - mean.value) / unit if len(one.runs) > 1 else None
             axes.bar(place, mean.value / unit, 0.8, yerr=whisker, color=colour, ec=edge, capsize=3)
@@ -162,7 +162,7 @@ def training_time(data: ReportData) -> Drawing:
         first = literal(data.first)
         if baseline:
             axes.axhline(100, color=QUIET, linestyle="--")
-        axes.set_xticks(range(len(known)), [f"{one.percent:.4g}" for one, _ in known])
+        axes.set_xticks(range(len(timed)), [f"{one.percent:.4g}" for one, _ in timed])
         axes.set_xlabel(f"switch point (% of the job in {first})")
         axes.set_ylabel(
             f"% of the time with {first} alone" if baseline else "training time, seconds"
@@ -394,16 +394,18 @@ def _side_by_side(runs: Sequence[ReportRun], axis: SwitchAxis) -> dict[int, floa
 def _draw_acceptance(axes: Any, data: ReportData) -> None:
     if data.acceptance is None:
         return
-    metric, found = data.identity.decided_by, data.acceptance
-    if not found.threshold:  # not measured yet
-        axes.axhline(metric.value(found.target_accuracy), color=POLICY, label="target")
+    metric, acceptance = data.identity.decided_by, data.acceptance
+    if not acceptance.threshold:  # not measured yet
+        axes.axhline(metric.value(acceptance.target_accuracy), color=POLICY, label="target")
         return
-    least, target = (metric.value(one) for one in (found.least_accuracy, found.target_accuracy))
+    least, target = (
+        metric.value(one) for one in (acceptance.least_accuracy, acceptance.target_accuracy)
+    )
     worst = "most" if metric.is_less_better else "least"
     axes.axhspan(least, target, color=BAND)
-    label = literal(f"target {metric.text(found.target_accuracy)}")
+    label = literal(f"target {metric.text(acceptance.target_accuracy)}")
     axes.axhline(target, color=POLICY, label=label)
-    label = literal(f"{worst} accepted {metric.text(found.least_accuracy)}")
+    label = literal(f"{worst} accepted {metric.text(acceptance.least_accuracy)}")
     axes.axhline(least, color=POLICY, linestyle="--", label=label)
 
 

@@ -123,14 +123,14 @@ class Prefixes:
         """Deletes the checkpoints of the search, which is over."""
         if not self._is_shared:
             return
-        known = [one.path for one in self._store.checkpoints(self._study)]
+        recorded = [one.path for one in self._store.checkpoints(self._study)]
         self._store.forget_checkpoints(self._study)
         # Each run has a folder, and half-written files begin with a dot; whatever else is there is
         # not ours.
         runs = [folder for folder in self._directory.glob("*") if folder.name.isdigit()]
         unfinished = [path for folder in runs for path in folder.glob(".seed-*")]
         unrecorded = [path for folder in runs for path in folder.glob("seed-*")]
-        for path in {*known, *unfinished, *unrecorded}:
+        for path in {*recorded, *unfinished, *unrecorded}:
             with contextlib.suppress(OSError):
                 path.unlink()
         ours = self._directory.parent

@@ -43,7 +43,7 @@ _START_TIME_TOLERANCE_SECONDS = 2.0
 
 def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
     """Returns the completed ones of these runs, in the order of their numbers."""
-    found = [
+    runs = [
         Observation(
             switch_percent=row.switch_percent,
             accuracy=row.result.converged_accuracy,
@@ -60,7 +60,7 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
         and row.result.converged_accuracy is not None
         and row.origin.trial_number is not None
     ]
-    return sorted(found, key=lambda run: run.trial_number)
+    return sorted(runs, key=lambda run: run.trial_number)
 
 
 def read_observations(
@@ -152,10 +152,10 @@ def cost_of(row: StoredTrial) -> TrialCost:
 
 def total_cost(identity: WorkloadIdentity, rows: Iterable[StoredTrial]) -> SearchCost:
     """Returns the cost of all runs of a search together."""
-    known = list(rows)
-    phases = (phase for row in known for phase in row.phases)
+    runs = list(rows)
+    phases = (phase for row in runs for phase in row.phases)
     pace = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)
-    return search_cost(known, pace)
+    return search_cost(runs, pace)
 
 
 def is_alive(owner: Owner) -> bool:

@@ -61,13 +61,13 @@ class TrialObserver(Observer):
         None if the search wants to know how much a failing run loses, if runs are made to their
         end, and as long as the accuracy of the first protocol is unknown.
         """
-        strategy, known, spec = self._state.measured_strategy, self._state.course.runs, self._spec
+        strategy, history, spec = self._state.measured_strategy, self._state.course.runs, self._spec
         is_candidate = spec.switch_percent < strategy.highest_percent
         is_wanted = is_candidate and strategy.early_stop and strategy.judges_single_runs
         if not is_wanted or not spec.conditions.is_undisturbed:
             return None
-        baseline = sound_baseline(known, strategy.highest_percent)
-        target = strategy.progress(known).target_accuracy if baseline else None
+        baseline = sound_baseline(history, strategy.highest_percent)
+        target = strategy.progress(history).target_accuracy if baseline else None
         if target is None:
             return None
         runs = completed_runs(self._study.store, self._study.name, self._state.rows.values())

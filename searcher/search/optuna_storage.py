@@ -86,9 +86,9 @@ def _opened(url: str) -> RDBStorage:
                 storage.engine.dispose()  # of those that were opened before
             return storage
         except Exception as error:
-            known = known_error(error, shown(url)) or known_error(error.__cause__, shown(url))
-            if isinstance(known, FatalError):
-                raise known from error
+            ours = known_error(error, shown(url)) or known_error(error.__cause__, shown(url))
+            if isinstance(ours, FatalError):
+                raise ours from error
             # Two searchers that start at once both try to create Optuna's tables, and one loses
             # with whatever error its driver raises for that.
             if attempt + 1 == _OPEN_ATTEMPTS:
@@ -130,8 +130,8 @@ def _missing(connection: sqlite3.Connection) -> dict[str, str]:
     existing = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     revision, statements = _newest()
     if "alembic_version" in existing:
-        found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        if found is not None and found[0] != revision:
+        version = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        if version is not None and version[0] != revision:
             return {}  # only that version of Optuna knows what belongs there
     return {name: sql for name, sql in statements.items() if name not in existing}
 
@@ -188,15 +188,15 @@ def check_database(url: str) -> list[Finding]:
 
 
 def _search_findings(database: Database) -> Iterator[Finding]:
-    found = defaultdict(list)
+    names_by_kind = defaultdict(list)
     try:
         with readable(database.url):
             for kind, name in _differences(database):
-                found[kind].append(name)
+                names_by_kind[kind].append(name)
     except DatabaseError as error:
         yield Finding("values", True, str(error), RESTORE)
     for kind, (what, is_problem, fix) in _KINDS.items():
-        if names := found[kind]:
+        if names := names_by_kind[kind]:
             yield Finding(kind, is_problem, listed(what, names), fix)
 
 

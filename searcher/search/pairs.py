@@ -67,12 +67,12 @@ def _is_preferred(seconds: float, best_seconds: float) -> bool:
     return seconds < (1 - _LEAST_GAIN) * best_seconds
 
 
-def _expected_seconds(found: Decided, runs: Sequence[Observation]) -> float:
+def _expected_seconds(answer: Decided, runs: Sequence[Observation]) -> float:
     """Returns the time of a training with an answer, with what failed switches cost if known."""
-    time = found.promise.expected_time
+    time = answer.promise.expected_time
     if time is not None:
         return time * _seconds_at(runs, BASELINE_PERCENT)
-    return _seconds_at(runs, found.switch_percent)
+    return _seconds_at(runs, answer.switch_percent)
 
 
 def _seconds_at(runs: Sequence[Observation], percent: float) -> float:
@@ -231,12 +231,12 @@ def search_pairs(
     best = best_of(outcomes)
     assert best is not None  # the first pair is never given up
     chosen = next(pair for pair in pairs if pair.study == best.study)
-    found = Search(database, chosen.identity, chosen.plan, chosen.open_trainer, **options).run()
+    result = Search(database, chosen.identity, chosen.plan, chosen.open_trainer, **options).run()
     for search, outcome in zip(searches, outcomes, strict=True):
         search.prefixes.remove()
         if outcome is not best:
             TrialStore(database).drop(outcome.study, why_dropped(outcome, best))
-    return PairsResult(tuple(outcomes), found)
+    return PairsResult(tuple(outcomes), result)
 
 
 class _PairSearch(TrialLoop[PairOutcome]):
@@ -254,19 +254,24 @@ class _PairSearch(TrialLoop[PairOutcome]):
 
     def move(self, state: SearchState) -> PairOutcome | PlannedTrial | Wait:
         self.report(state)
-        found = self._found(state)
-        if found is None:
+        conclusion = self._found(state)
+        if conclusion is None:
             planned = state.plan
             assert not isinstance(planned, Decided)  # that is an outcome
             return planned
-        if isinstance(found, Dropped):
-            seconds = found.seconds
+        if isinstance(conclusion, Dropped):
+            seconds = conclusion.seconds
         else:
-            seconds = _expected_seconds(found, state.course.runs)
+            seconds = _expected_seconds(conclusion, state.course.runs)
             seconds = math.inf if math.isnan(seconds) else seconds
         cost = total_cost(self._identity, state.rows.values())
         return PairOutcome(
-            self._identity, self.study_name, found, seconds, cost.completed_runs, cost.paid_seconds
+            self._identity,
+            self.study_name,
+            conclusion,
+            seconds,
+            cost.completed_runs,
+            cost.paid_seconds,
         )
 
     def _found(self, state: SearchState) -> Decided | Dropped | None:

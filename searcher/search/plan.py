@@ -37,10 +37,8 @@ class SearchPlan:
     """The plan of a search; the same plan for the same job is the same study.
 
     Attributes:
-        strategy: Decides which runs are made.
         trainer: Kind of trainer; runs of different kinds are not comparable.
         base_seed: The seeds of all runs follow from it.
-        conditions: Conditions under which the runs train.
         pairs: The pairs of protocols that are searched together, if this search is one of several;
             otherwise empty.
     """
@@ -127,12 +125,12 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
     percents: dict[int, list[float]] = defaultdict(list)
     for percent in strategy.grid():
         percents[step_of(percent)].append(percent)
-    same = next(((step, found) for step, found in percents.items() if len(found) > 1), None)
+    same = next(((step, alike) for step, alike in percents.items() if len(alike) > 1), None)
     if same is None:
         return None
-    step, found = same
+    step, alike = same
     of_round = "" if size == 1 else f", as a round has {size:,}"
-    listed = " and ".join(f"{percent:g}" for percent in sorted(found))
+    listed = " and ".join(f"{percent:g}" for percent in sorted(alike))
     return (
         f"{listed} % of this job's {identity.length} are the same switch, after {step:,}{of_round},"
         " so a search cannot tell them apart; give fewer halvings, or a longer job"

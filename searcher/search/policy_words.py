@@ -173,34 +173,34 @@ def _of_100(share: float) -> str:
     return f"{100 * share:.0f}"
 
 
-def speed_up_text(found: SpeedUp, digits: int = 1, *, than: str = "") -> str:
+def speed_up_text(gain: SpeedUp, digits: int = 1, *, than: str = "") -> str:
     """Returns a speed-up, for example `2.9 times as fast (2.5 to 3.3)`; see `SpeedUp`."""
-    value = f"{found.value:.{digits}f} times as fast{than}"
-    if found.low is None or found.high is None:
+    value = f"{gain.value:.{digits}f} times as fast{than}"
+    if gain.low is None or gain.high is None:
         return f"about {value}"
-    low, high = f"{found.low:.{digits}f}", f"{found.high:.{digits}f}"
+    low, high = f"{gain.low:.{digits}f}", f"{gain.high:.{digits}f}"
     return value if low == high else f"{value} ({low} to {high})"
 
 
-def times_text(found: SpeedUp | None) -> str:
+def times_text(gain: SpeedUp | None) -> str:
     """Returns a speed-up for tables, for example `2.93 (2.51 to 3.34)`; `-` if it is unknown."""
-    if found is None:
+    if gain is None:
         return NONE
-    value = f"{found.value:.2f}"
-    if found.low is None or found.high is None or found.low == found.high:
+    value = f"{gain.value:.2f}"
+    if gain.low is None or gain.high is None or gain.low == gain.high:
         return value
-    return f"{value} ({found.low:.2f} to {found.high:.2f})"
+    return f"{value} ({gain.low:.2f} to {gain.high:.2f})"
 
 
-def _gain(found: SpeedUp | None, first: str) -> str:
-    if found is None:
+def _gain(gain: SpeedUp | None, first: str) -> str:
+    if gain is None:
         return ""
     but = ""
-    if found.value <= 1:
+    if gain.value <= 1:
         but = ", so the switch gains nothing here"
-    elif found.low is not None and found.low <= 1:
+    elif gain.low is not None and gain.low <= 1:
         but = ", so it may gain nothing"
-    return f"That is {speed_up_text(found, than=f' as {first} alone')}{but}. "
+    return f"That is {speed_up_text(gain, than=f' as {first} alone')}{but}. "
 
 
 def _measured(policy: TimingPolicy) -> str:

@@ -64,7 +64,7 @@ def usable_runs(
     """
     searches = store.searches(workload=identity.fingerprint)
     studies = {search.study for search in searches if search.trainer == trainer}
-    found: dict[tuple[float, int | None], StoredTrial] = {}
+    first_rows: dict[tuple[float, int | None], StoredTrial] = {}
     for row in store.trials(fingerprint=identity.fingerprint):
         is_whole = row.state == TrialState.COMPLETE and not row.result.stopped_early
         if guarded:
@@ -72,8 +72,8 @@ def usable_runs(
         else:
             is_alike = row.guard.state != "alarmed"
         if row.origin.study in studies and is_whole and is_alike and row.conditions == conditions:
-            found.setdefault((row.switch_percent, row.seed), row)
-    return list(found.values())
+            first_rows.setdefault((row.switch_percent, row.seed), row)
+    return list(first_rows.values())
 
 
 def sound_baseline(runs: Iterable[Observation], highest_percent: float) -> list[int]:
@@ -96,23 +96,23 @@ def measured_band(
 
     Runs that diverged are not among them.
     """
-    known = [
+    lines = [
         ([one.worker_step for one in curve], [one.accuracy for one in curve])
         for curve in curves
         if curve
     ]
-    longest, _ = max(known, key=lambda curve: (curve[0][-1], -len(curve[0])), default=((), ()))
+    longest, _ = max(lines, key=lambda curve: (curve[0][-1], -len(curve[0])), default=((), ()))
     kept = np.linspace(0, len(longest) - 1, min(len(longest), _MOST_POINTS)).round().astype(int)
     points = []
     for worker_step in (longest[place] for place in kept):
         accuracies = [
             float(np.interp(worker_step, steps, values))
-            for steps, values in known
+            for steps, values in lines
             if steps[0] <= worker_step <= steps[-1]
         ]
         deviation = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
         points.append(BandPoint(worker_step, statistics.fmean(accuracies), deviation))
-    return Band(target_accuracy, threshold, len(known), tuple(points))
+    return Band(target_accuracy, threshold, len(lines), tuple(points))
 
 
 def sweep_band(store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: str) -> Band | None:
@@ -166,12 +166,12 @@ def recorded_replicates(
     """
     grid = plan.strategy.grid()
     rows = _compared_runs(store, identity, plan.trainer, plan.conditions)
-    found = {
+    replicates = {
         (row.switch_percent, row.replicate)
         for row in rows
         if row.switch_percent in grid and row.seed == replicate_seed(plan.base_seed, row.replicate)
     }
-    return tuple(sorted(found, key=lambda key: (-key[0], key[1])))
+    return tuple(sorted(replicates, key=lambda key: (-key[0], key[1])))
 
 
 def _compared_runs(
@@ -201,8 +201,8 @@ def baseline_of_pairs(
             is_it = row.switch_percent == BASELINE_PERCENT and row.seed == spec.seed
             if is_it and row.origin.trial_number in runs:
                 run = runs[row.origin.trial_number]
-                found = record_of(store, row, spec)
-                return replace(found, evaluations=run.evaluations, phases=run.phases)
+                record = record_of(store, row, spec)
+                return replace(record, evaluations=run.evaluations, phases=run.phases)
     return None
 
 

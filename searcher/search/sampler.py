@@ -78,7 +78,9 @@ class BinarySearchSampler(BaseSampler):
         _require_one_objective(study)
         space = self._independent.infer_relative_search_space(study, trial)
         return {
-            name: found for name, found in space.items() if self._strategy_on(name, found) is None
+            name: values
+            for name, values in space.items()
+            if self._strategy_on(name, values) is None
         }
 
     def sample_relative(

@@ -77,10 +77,10 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
             raise RetryableError("another searcher considered this run stale") from error
         except StorageInternalError as error:
             cause = " ".join(str(error.__cause__ or error).split())[:200]
-            known = known_error(error.__cause__, study.place)
-            if isinstance(known, FatalError):
-                raise known from error
-            kind = DatabaseAwayError if isinstance(known, DatabaseAwayError) else RetryableError
+            ours = known_error(error.__cause__, study.place)
+            if isinstance(ours, FatalError):
+                raise ours from error
+            kind = DatabaseAwayError if isinstance(ours, DatabaseAwayError) else RetryableError
             raise kind(f"the database did not answer: {cause}") from error
 
     return call
@@ -139,9 +139,9 @@ class SearchStudy:
     def describe(self, attributes: Mapping[str, str | float]) -> None:
         """Sets user attributes of the study for Optuna's tools, unless the database is busy."""
         with contextlib.suppress(StorageInternalError):
-            known = self._study.user_attrs
+            present = self._study.user_attrs
             for name, value in attributes.items():
-                if known.get(name) != value:
+                if present.get(name) != value:
                     self._study.set_user_attr(name, value)
 
     @_retryable
@@ -290,16 +290,13 @@ def begin_study(
 ) -> SearchStudy:
     """Registers a search, unless it is known, and opens its study.
 
-    Args:
-        database: Holds Optuna's tables and ours.
-        identity: The job.
-        plan: Of a search that was begun, its strategy stays what it was then.
-        reference: The normal form of the user's name for the workload.
+    Of a search that was begun, the strategy stays what it was then. The reference is the normal
+    form of the user's name for the workload.
     """
     store, name, wanted = TrialStore(database), study_name(identity, plan), plan.strategy
     if isinstance(wanted, AdaptiveStrategy):
         wanted = replace(wanted, recorded=recorded_replicates(store, identity, plan))
-    known = store.register(
+    stored = store.register(
         identity,
         reference or identity.name,
         SearchInfo(
@@ -316,7 +313,7 @@ def begin_study(
             pairs=list(plan.pairs),
         ),
     )
-    study = SearchStudy(database, name, stored_strategy(known))
+    study = SearchStudy(database, name, stored_strategy(stored))
     study.describe(_description(identity, plan.conditions, study.strategy))
     return study
 

@@ -226,8 +226,8 @@ class Strategy(ABC):
             run.replicate: run for run in finished if run.switch_percent == self.highest_percent
         }
         asked = map(runs.get, self.replicates(self.highest_percent))
-        known = itertools.takewhile(lambda run: run is not None, asked)
-        sound = [run.accuracy for run in known if run is not None and not run.diverged]
+        made = itertools.takewhile(lambda run: run is not None, asked)
+        sound = [run.accuracy for run in made if run is not None and not run.diverged]
         most = width_of(self.accuracy_range)
         return replace(self, threshold=measured_threshold(sound, most, self.threshold_runs) or 0.0)
 

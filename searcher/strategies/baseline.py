@@ -108,11 +108,11 @@ def measured_threshold(
         The threshold, rounded to two digits; None while there are fewer runs. Raises UserError if
         all of them measured the same, which says nothing about chance.
     """
-    known = accuracies[:runs]
-    if len(known) < runs:
+    counted = accuracies[:runs]
+    if len(counted) < runs:
         return None
-    deviation = statistics.stdev(known)
-    if deviation <= ROUNDING * max(1.0, *map(abs, known)):
+    deviation = statistics.stdev(counted)
+    if deviation <= ROUNDING * max(1.0, *map(abs, counted)):
         raise UserError(
             f"{runs} runs without a switch measured the same, so they do not"
             " say how much worse a run may be",

@@ -107,12 +107,12 @@ def correction(observations: Iterable[Observation]) -> float | None:
 
     It is the mean over the runs that were made to their end although they might have been stopped.
     """
-    known = [
+    differences = [
         run.accuracy - run.plateau_accuracy
         for run in observations
         if run.plateau_accuracy is not None and not run.diverged and not run.stopped_early
     ]
-    return statistics.fmean(known) if known else None
+    return statistics.fmean(differences) if differences else None
 
 
 def corrected(

@@ -97,17 +97,17 @@ class PaperStrategy(Strategy):
             percents.append(middle)
             reached.append(self._counted(middle, finished))
             # Only what was known then counts, so that no later run reopens a verdict.
-            known = self._corrected(reached)
-            verdicts.append(self._verdict(known[-1], self._target(known) - threshold))
+            counted = self._corrected(reached)
+            verdicts.append(self._verdict(counted[-1], self._target(counted) - threshold))
             if verdicts[-1] is not None:
                 lower, upper = (lower, middle) if verdicts[-1] else (middle, upper)
-        known = self._corrected(reached)
+        counted = self._corrected(reached)
         is_measured = verdicts[:1] != [None] or self.target_accuracy is not None
         return SearchProgress(
-            summaries=tuple(map(summary_of, percents, known, verdicts)),
+            summaries=tuple(map(summary_of, percents, counted, verdicts)),
             lower_percent=lower,
             upper_percent=upper,
-            target_accuracy=self._target(known) if is_measured else None,
+            target_accuracy=self._target(counted) if is_measured else None,
             open_percent=percents[-1] if None in verdicts else None,
         )
 

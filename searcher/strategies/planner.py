@@ -84,10 +84,10 @@ def plan_trial(
 
 def _by_key(finished: Iterable[Observation]) -> dict[Key, Observation]:
     """Returns the first run of each switch point and replicate; others have the same seed."""
-    found: dict[Key, Observation] = {}
+    first_runs: dict[Key, Observation] = {}
     for run in sorted(finished, key=lambda run: run.trial_number):
-        found.setdefault((run.switch_percent, run.replicate), run)
-    return found
+        first_runs.setdefault((run.switch_percent, run.replicate), run)
+    return first_runs
 
 
 def _walk(

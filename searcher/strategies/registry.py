@@ -45,10 +45,10 @@ def make_strategy(
     such option, or two contradict each other.
     """
     kind = _BY_NAME[name]
-    known = _names(kind)
+    names = _names(kind)
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
-        if option not in known:
+        if option not in names:
             able = " or ".join(
                 other for other, strategy in STRATEGIES.items() if option in _names(strategy)
             )

@@ -92,6 +92,6 @@ def _paces(runs: Iterable[Observation]) -> tuple[float | None, float | None]:
 
 def _weighted_mean(values: Iterable[tuple[float | None, float]]) -> tuple[float | None, float]:
     """Returns the mean of the known values, None without any, and the sum of their weights."""
-    known = [(value, weight) for value, weight in values if value is not None and weight > 0]
-    total = math.fsum(weight for _, weight in known)
-    return (math.fsum(value * weight for value, weight in known) / total if total else None), total
+    pairs = [(value, weight) for value, weight in values if value is not None and weight > 0]
+    total = math.fsum(weight for _, weight in pairs)
+    return (math.fsum(value * weight for value, weight in pairs) / total if total else None), total

@@ -140,22 +140,22 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
     may_learn = request.when.may_learn
     if may_learn and holds_nothing(recorder.url):
         return _chosen_by_learning(request)
-    known = known_policies(selection, recorder.url)
+    entries = known_policies(selection, recorder.url)
     meant = selection
     if isinstance(trainer, UsersCommand):  # what differs of another job's policy is said
         meant = replace(selection, workers=None, protocols=None)
-    candidates = meant.meant(known)
-    elsewhere = replace(selection, cluster=None).meant(known)
+    candidates = meant.meant(entries)
+    elsewhere = replace(selection, cluster=None).meant(entries)
     is_real = trainer.simulated_cluster is None
     if not candidates and may_learn:
         begun = _begun(request, elsewhere) if is_real else None
-        if begun is None and known:
-            recorder.tell(none_found(known, selection, recorder.url, ["this job starts over"]))
+        if begun is None and entries:
+            recorder.tell(none_found(entries, selection, recorder.url, ["this job starts over"]))
         return begun or _chosen_by_learning(request)
     if not candidates:
         if elsewhere and is_real:
             raise _only_simulated(request, elsewhere)
-        raise none_found(known, selection, recorder.url)
+        raise none_found(entries, selection, recorder.url)
     workload: Any = trainer.load(
         request.reference, max(entry.identity.workers for entry in candidates)
     )
@@ -200,8 +200,8 @@ def _exact(
     own = replace(request.selection, workers=identity.workers)
     search = replace(own.search, verb="find its own with:")
     if identity.is_command:
-        found = min((_differences(one.identity, request) for one in candidates), key=len)
-        differs = [part for one in found for part in (", and for ", *one)]
+        differences = min((_differences(one.identity, request) for one in candidates), key=len)
+        differs = [part for one in differences for part in (", and for ", *one)]
         raise PolicyError(
             [f"policy {request.choice!r} of {reference!r} is for ", *differs[1:]],
             remedy=search,
@@ -239,19 +239,19 @@ def _differences(job: WorkloadIdentity, request: RunRequest) -> list[list[Part]]
         (("protocols",), job.pair, here.pair),
         (("metric_name", "metric_goal", "metric_unit"), *metrics),
     )
-    found: list[list[Part]] = []
+    differences: list[list[Part]] = []
     for names, there, own in compared:
         if there != own:
             said = [part for name in names for part in (", ", Set(name, verb=""))]
-            found.append([f"{there}, not {own} (", *said[1:], ")"])
+            differences.append([f"{there}, not {own} (", *said[1:], ")"])
     if job.recipe.model != here.recipe.model:
-        found.append(["a ", Set("command", verb=""), " of other words"])
-    return found
+        differences.append(["a ", Set("command", verb=""), " of other words"])
+    return differences
 
 
-def _begun(request: RunRequest, found: Sequence[PolicyEntry]) -> RunPlan | None:
+def _begun(request: RunRequest, entries: Sequence[PolicyEntry]) -> RunPlan | None:
     """The first real run of a job, from a policy of the same job on a simulated cluster."""
-    for job in (entry.identity for entry in found):
+    for job in (entry.identity for entry in entries):
         workload: Any = request.trainer.load(request.reference, job.workers)
         identity = _job_like(job, request, workload)
         if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
@@ -262,11 +262,11 @@ def _begun(request: RunRequest, found: Sequence[PolicyEntry]) -> RunPlan | None:
     return None
 
 
-def _only_simulated(request: RunRequest, found: Sequence[PolicyEntry]) -> PolicyError:
-    jobs = "; ".join(f"{one.policy.job.workload!r} on {one.identity.cluster}" for one in found)
+def _only_simulated(request: RunRequest, entries: Sequence[PolicyEntry]) -> PolicyError:
+    jobs = "; ".join(f"{one.policy.job.workload!r} on {one.identity.cluster}" for one in entries)
     choice, reference, selection = request.choice, request.reference, request.selection
     # Of several the newest; its name alone may mean any of them.
-    newest = f"{found[0].policy.job.fingerprint[:12]}@{choice}"
+    newest = f"{entries[0].policy.job.fingerprint[:12]}@{choice}"
     which = choice if is_policy_file(choice) else newest
     tried: tuple[str | Set, ...] = (reference, Set("policy", which), *selection.options)
     return PolicyError(
@@ -302,13 +302,13 @@ def _learning(
 
 def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> Said:
     first, second = map(protocol_text, (identity.first_protocol, identity.second_protocol))
-    policy, percent, found = planned.policy, planned.switch_percent, planned.begins_from
+    policy, percent, simulated = planned.policy, planned.switch_percent, planned.begins_from
     begin, is_switch = f"this run, with seed {seed},", percent < BASELINE_PERCENT
-    if found is not None:
+    if simulated is not None:
         how = f"switches to {second} at {percent:g} %, guarded" if is_switch else f"uses {first}"
         return (
-            f"{begin} starts from the policy of simulated runs (version {found.version} for"
-            f" {found.job.workers} simulated workers): it {how}; after that only runs on this"
+            f"{begin} starts from the policy of simulated runs (version {simulated.version} for"
+            f" {simulated.job.workers} simulated workers): it {how}; after that only runs on this"
             " cluster count"
         )
     expected = planned.expected

@@ -49,7 +49,7 @@ def interrupted_run(
     Raises:
         UserError: There is such a run, and the user wants another one.
     """
-    found = []
+    runs = []
     for path in folder.glob(f"*{_SUFFIX}"):
         match = _NAME.match(path.name)
         if match is None or _is_living(path.with_name(f"{match[0]}{_USE}")):
@@ -57,10 +57,10 @@ def interrupted_run(
         run = int(match["seed"]), float(match["percent"])
         if seed in (None, run[0]) and percent in (None, run[1]):
             with contextlib.suppress(FileNotFoundError):  # its run has just come to its end
-                found.append((path.stat().st_mtime, *run))
-    if found and not resume:
+                runs.append((path.stat().st_mtime, *run))
+    if runs and not resume:
         raise _left_behind(folder)
-    return max(found)[1:] if found else None
+    return max(runs)[1:] if runs else None
 
 
 def _left_behind(folder: Path) -> UserError:
@@ -102,12 +102,8 @@ def _is_living(use_file: Path) -> bool:
 class RunCheckpoints:
     """The checkpoints of one run in a folder that others may share; nothing is written at first.
 
-    Args:
-        spec: The run.
-        folder: The folder for its checkpoints.
-        every_percent: Percent of W between two checkpoints; there is one at the end as well, and
-            the newest stay.
-        spares: See `TrialSpec`.
+    There is one after each `every_percent` of W and one at the end; the newest stay. For `spares`
+    see `TrialSpec`.
     """
 
     def __init__(
@@ -193,9 +189,9 @@ class RunCheckpoints:
         problems = []
         folders = (*self._spares, self._folder)
         # A killed run may have left an incomplete one, whose name begins with a dot.
-        found = [(-1.0, path) for one in folders for path in one.glob(f".{self._prefix}*")]
-        found += [one for folder in folders for one in self._finished(folder)]
-        for path in (*(path for _, path in sorted(found)), self._use_file):
+        files = [(-1.0, path) for one in folders for path in one.glob(f".{self._prefix}*")]
+        files += [one for folder in folders for one in self._finished(folder)]
+        for path in (*(path for _, path in sorted(files)), self._use_file):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
@@ -242,12 +238,12 @@ class RunCheckpoints:
 
     def _finished(self, folder: Path) -> list[tuple[float, Path]]:
         """The checkpoints in a folder, each with its percent of W."""
-        found = []
+        files = []
         for path in folder.glob(f"{self._prefix}*{_SUFFIX}"):
             with contextlib.suppress(ValueError):  # somebody else's file
                 percent = path.name.removeprefix(self._prefix).removesuffix(_SUFFIX)
-                found.append((float(percent), path))
-        return found
+                files.append((float(percent), path))
+        return files
 
 
 def save_model(

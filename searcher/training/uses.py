@@ -60,12 +60,12 @@ class RunRecorder:
         """What runs with a policy are held to, by all runs so far; else what one was held to."""
         if policy is None:
             return None
-        known = target_of(policy, ()) if band is None else band.target
+        last = target_of(policy, ()) if band is None else band.target
 
         def by_all(database: Database) -> Target | None:
             return target_of(policy, uses(database, policy.job.fingerprint))
 
-        return self.asked(by_all, known, is_quiet=True)
+        return self.asked(by_all, last, is_quiet=True)
 
     def own_seed(self, identity: WorkloadIdentity, reference: str | None = None) -> int:
         """A seed that no other run of the job has; a random one where no database hands it out.

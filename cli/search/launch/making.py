@@ -182,12 +182,7 @@ def label_of(trial: ReportedTrial) -> str:
 class ProgressReporter(Reporter):
     """Reports each event of a search as one plain line, above progress bars where there are any.
 
-    The bars are those of the whole search and of the current run.
-
-    Args:
-        write: Writes a line.
-        what: What the runs are for.
-        bars: Shows the bars; None for lines alone.
+    The bars are those of the whole search and of the current run. `what` is what the runs are for.
     """
 
     words = OPTION_WORDS

@@ -80,7 +80,7 @@ def print_result(
     """Prints the results of several pairs, the table of switch points, and the policy in words."""
     policy, cost = result.policy, result.cost
     if pairs:
-        print_pairs(pairs)
+        _print_pairs(pairs)
     print_rows([_cells(switch_point, cost, policy) for switch_point in result.switch_points])
     echo()
     print_text(policy_text(policy, identity, cost.baseline_seconds))
@@ -145,13 +145,13 @@ def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:
     best = best_of(pairs)
     documents = []
     for pair in pairs:
-        found = pair.found if isinstance(pair.found, Decided) else None
+        answer = pair.found if isinstance(pair.found, Decided) else None
         documents.append(
             {
                 "protocols": [pair.identity.first_protocol, pair.identity.second_protocol],
                 "study": pair.study,
-                "switch_percent": found and found.switch_percent,
-                "seconds": finite(pair.seconds) if found else None,
+                "switch_percent": answer and answer.switch_percent,
+                "seconds": finite(pair.seconds) if answer else None,
                 "trials": pair.runs,
                 "paid_seconds": pair.paid_seconds,
                 "dropped": None if best is None or pair is best else why_dropped(pair, best),
@@ -160,8 +160,7 @@ def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:
     return documents
 
 
-def print_pairs(pairs: Sequence[PairOutcome]) -> None:
-    """Prints a table of the pairs, and why all but one were dropped."""
+def _print_pairs(pairs: Sequence[PairOutcome]) -> None:
     told = list(zip(pairs, pairs_as_json(pairs), strict=True))
     print_rows(
         [

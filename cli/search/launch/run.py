@@ -191,8 +191,8 @@ def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> l
     if isinstance(trainer, ClusterChoice) and reference is not None:
         find_module(reference)
         rate = f"{highest_rate(trainer.load(reference, workers), workers):g}"
-    known = (one.replace("RATE", rate or "RATE") for one in _ANY_SECONDS)
-    return [f"bsp,{second}" for second in known if "RATE" not in second]
+    seconds = (one.replace("RATE", rate or "RATE") for one in _ANY_SECONDS)
+    return [f"bsp,{second}" for second in seconds if "RATE" not in second]
 
 
 @click.command(
@@ -332,14 +332,14 @@ def run(
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
     making: LoopOptions = {"checkpoints": checkpoints, "tensorboard": tensorboard}
-    found, current = _searched(planned, storage_url, parallel_runs, mlflow, making)
-    policy = found.best.policy
+    result, current = _searched(planned, storage_url, parallel_runs, mlflow, making)
+    policy = result.best.policy
     plan, job = next(one for one in planned if one[1].identity.key == policy.job)
     if as_json:
-        print_json(result_as_json(found.best, found.pairs))
+        print_json(result_as_json(result.best, result.pairs))
     else:
         how_to_use = _how_to_use(policy, plan, job, is_current=policy.version == current)
-        print_result(found.best, job.identity, how_to_use, found.pairs)
+        print_result(result.best, job.identity, how_to_use, result.pairs)
         if job.command is not None and (warning := unguarded_warning(policy)) is not None:
             print_note(warning)
 

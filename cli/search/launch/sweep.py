@@ -183,15 +183,14 @@ def sweep(
     with opened_for(plan.jobs, storage_url, "sweep", parallel_runs, mlflow) as opened:
         database, openings, reporter = opened
         say = (lambda _: None) if is_further_process() else reporter.tell
-        found = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
+        swept = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
     if as_json:
-        print_json(rows_as_json(found))
+        print_json(_rows_as_json(swept))
     else:
-        print_sweep(found)
+        _print_sweep(swept)
 
 
-def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
-    """One JSON object per switch point."""
+def _rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
     return [
         metric.document(
             {
@@ -221,8 +220,7 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
     ]
 
 
-def print_sweep(sweep: Sweep) -> None:
-    """Prints the table, and the target that its rows are compared with."""
+def _print_sweep(sweep: Sweep) -> None:
     first = sweep.jobs[0]
     noun = "processes" if first.identity.is_command else "workers"
     title = metric_title(job.identity.decided_by for job in sweep.jobs)

@@ -54,11 +54,9 @@ class Datum:
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """Guesses, weighted by what was observed.
+    """Guesses, weighted by what was observed; threshold and largest loss are those of the `Prior`.
 
     Attributes:
-        threshold: beta, the accuracy that may be lost.
-        largest_loss: The most accuracy that a run can lose.
         guesses: The first guesses, or those drawn around the likely ones.
         weights: (P,) weights of the guesses, which sum to 1.
         reference: Mean accuracy of the runs of the first protocol alone, known ones included;
@@ -372,6 +370,6 @@ def _moved(
     is_anywhere = chance.random((number, 1)) < _ANYWHERE
     drawn = chance.random((number, dimensions))
     proposed = np.where(is_anywhere, np.where(anywhere, drawn, cube), proposed)
-    found = log_weights_at(proposed)
-    is_taken = np.log(chance.random(number)) < share * (found - log_weights)
-    return np.where(is_taken[:, None], proposed, cube), np.where(is_taken, found, log_weights)
+    new_weights = log_weights_at(proposed)
+    is_taken = np.log(chance.random(number)) < share * (new_weights - log_weights)
+    return np.where(is_taken[:, None], proposed, cube), np.where(is_taken, new_weights, log_weights)

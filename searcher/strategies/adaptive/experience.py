@@ -31,7 +31,6 @@ class Experience:
 
     Attributes:
         jobs: Number of a user's own jobs, beside those that were recorded.
-        bearing: See `Prior`.
     """
 
     jobs: int
@@ -62,8 +61,8 @@ def likelihood_of(prior: Prior, guesses: Guesses, weights: Floats) -> Floats:
     The guesses are those that the runs have left, with their weights.
     """
     usual = usual_shares(prior)
-    found = shares_of(prior, guesses, weights)
-    likelihood: Floats = np.divide(found, usual, out=np.zeros_like(usual), where=usual > 0)
+    shares = shares_of(prior, guesses, weights)
+    likelihood: Floats = np.divide(shares, usual, out=np.zeros_like(usual), where=usual > 0)
     return likelihood
 
 
@@ -91,5 +90,5 @@ def log_weights(prior: Prior, guesses: Guesses) -> Floats:
     factors = np.divide(own, usual, out=np.ones_like(own), where=usual > 0)
     # A grid may have more points than those at which jobs are compared.
     places = np.array(prior.grid)[guesses.bears_from(prior)]
-    found: Floats = np.log(factors[np.searchsorted(points, places).clip(0, len(points) - 1)])
-    return found
+    logarithms: Floats = np.log(factors[np.searchsorted(points, places).clip(0, len(points) - 1)])
+    return logarithms

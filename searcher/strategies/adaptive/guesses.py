@@ -73,7 +73,6 @@ class Guesses:
         spread: (P, m) standard deviation of their accuracy.
         failures: (P, m) probability that a run fails: it diverges, or ends anywhere below.
         target_z: (P,) standard errors by which the true target lies above the measured one.
-        owns_momentum: See `Prior`.
     """
 
     cube: Floats
@@ -114,7 +113,7 @@ def first_guesses(prior: Prior) -> Guesses:
 
 
 def guesses_at(prior: Prior, cube: Floats) -> Guesses:
-    """Makes a guess of each point of the unit cube.
+    """Makes a guess of each of (P, `DIMENSIONS`) points of the unit cube.
 
     - The knee is anywhere from BSP alone to one octave below the last switch point.
     - Below the knee the loss is a step of 0.3 to 90 beta (four in ten), or grows by 0.3 to 30 beta
@@ -129,10 +128,6 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
     Where each worker keeps its own momentum, most jobs have no knee, and the others a deep one
     with a smaller loss; fewer fail, and the spread is a little larger. So it is with seven jobs
     that were recorded (`benchmarks.learning`); the tail is as broad as before, for all others.
-
-    Args:
-        prior: Grid and threshold.
-        cube: (P, `DIMENSIONS`) points.
     """
     from scipy.special import ndtri
 

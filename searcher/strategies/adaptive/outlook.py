@@ -55,7 +55,6 @@ class Outlook:
     """The consequences of a belief for later runs.
 
     Attributes:
-        belief: The belief.
         shares: (m,) share of W in the first protocol at each switch point.
         ratio: Time of a training with the second protocol alone over that with the first.
         min_kept_share: Share of later runs that shall keep the accuracy; the rest is what may be
@@ -149,8 +148,8 @@ class Outlook:
             noticed = self._noticed_by_guess
             kept = (1 - FALSE_ALARMS) * self.kept
             kept[:, -1] = self.kept[:, -1]
-            found: Floats = self._tried_again(kept, noticed)
-            return np.minimum(found, self.kept[:, -1:], out=found)
+            shares: Floats = self._tried_again(kept, noticed)
+            return np.minimum(shares, self.kept[:, -1:], out=shares)
         target, forgiven = self.belief.target()
         target_errors = self.belief.target_errors - (target - self.belief.target_accuracy)
         most = beta + target_errors[:, None] + forgiven
@@ -158,11 +157,11 @@ class Outlook:
         quiet = usual * ndtr((most - guesses.losses) / guesses.spread)
         delivered = usual * ndtr((np.minimum(most, beta) - guesses.losses) / guesses.spread)
         delivered[:, -1] = self.kept[:, -1]
-        found = self._tried_again(delivered, 1 - quiet)
+        shares = self._tried_again(delivered, 1 - quiet)
         if guesses.owns_momentum:
             # What fails seldom fails for its switch, but for its seed, and so does the next try.
-            found = np.minimum(found, self.kept[:, -1:])
-        return found
+            shares = np.minimum(shares, self.kept[:, -1:])
+        return shares
 
     @functools.cached_property
     def _noticed_by_guess(self) -> Floats:
@@ -186,8 +185,8 @@ class Outlook:
         belief = self.belief
         errors = belief.guesses.target_z * belief.guesses.spread[:, -1]
         measured = Target.mean_of([0.0], belief.threshold)
-        known = replace(belief, reference=0.0, measured=measured, target_errors=errors)
-        return replace(self, belief=known, is_blind=False)
+        measured_belief = replace(belief, reference=0.0, measured=measured, target_errors=errors)
+        return replace(self, belief=measured_belief, is_blind=False)
 
     @functools.cached_property
     def faster_probabilities(self) -> Floats:
