@@ -85,6 +85,9 @@ _DOUBT = 0.1
 _AHEAD = 6
 # Outcomes of a run that are considered: the middles of three equally likely parts.
 _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
+# Where runs of the first protocol alone differ by more than may be lost, their mean is measured
+# until its error is at most this part of that.
+_CERTAIN = 0.5
 # Before the target is measured nothing is compared, so any accuracy does.
 _ANY_ACCURACY = 0.5
 # Nine of ten runs end between these quantiles.
@@ -406,6 +409,8 @@ class Assessment:
 
     def _next_index(self) -> int | None:
         """Returns the switch point of the next run, given a target; None if no run is needed."""
+        if self._needs_target and self._may_run(self._last):
+            return self._last
         paying = self._paying()
         if paying is not None or self._runs_left is not None:
             return paying
@@ -422,6 +427,18 @@ class Assessment:
         is_tried = len(self._runs_at(needed)) >= least_runs
         return needed if not is_tried and self._may_run(needed) else None
 
+    @property
+    def _needs_target(self) -> bool:
+        """Whether runs differ by so much that too few of them tell what a switch loses.
+
+        What is expected of a switch then rests on the jobs that were recorded, not on this one.
+        """
+        belief = self._outlook.belief
+        runs = 0 if belief.measured is None else belief.measured.runs
+        usual = belief.threshold * max(1.0, _CERTAIN * math.sqrt(runs))
+        differs = (belief.guesses.spread[:, self._last] > usual).astype(float)
+        return float(belief.mean(differs)) > 0.5
+
     def _untargeted_index(self) -> int:
         """Returns the switch point of the next use while there is no target to compare with.
 
@@ -431,8 +448,8 @@ class Assessment:
         """
         times, uses = self._outlook.untargeted_times, self._runs_to_come
         best = min(range(len(self._grid)), key=lambda index: times[index])
-        if best == self._last:
-            return best
+        if best == self._last or (self._needs_target and not self._is_blind):
+            return self._last
         without, bought = uses * float(times[best]), max(1, self._missing)
         is_cheaper = bought + self._rest_with_target(uses - bought) < without
         return self._last if is_cheaper else best

@@ -191,6 +191,21 @@ def test_a_quiet_job_is_not_asked_for_a_second_run_of_the_first_protocol(
     assert [run.switch_percent for run in finished].count(100.0) == 1
 
 
+@pytest.mark.parametrize(("deviation", "measured"), [(0.006, 1), (0.012, 4), (0.015, 7)])
+def test_where_runs_differ_by_more_than_may_be_lost_the_first_protocol_is_measured_until_it_tells(
+    deviation: float, measured: int
+) -> None:
+    strategy = AdaptiveStrategy(halvings=6).with_momentum("own")
+    reached = [TARGET + deviation * part for part in (1, -1, 0.5, -0.5) * 2]
+    known = [made(6.25, accuracy, number, number) for number, accuracy in enumerate(reached[:6])]
+    runs = 0
+    while (decision := Assessment(strategy, known, 20).decision()) == NextTrial(100.0):
+        known.append(made(100, reached[runs], 6 + runs, runs))
+        runs += 1
+    assert runs == measured
+    assert isinstance(decision, NextTrial)
+
+
 def test_after_bsp_alone_a_job_with_a_momentum_for_each_worker_is_tried_early() -> None:
     finished, usual = [made(100, TARGET, 0, 0)], AdaptiveStrategy(halvings=6)
     assert usual.with_momentum("zero") == usual
