@@ -48,7 +48,7 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, Trial
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.trials.workloads import register_workload
-from syncswitch.storage.uses.store import use_curves, uses
+from syncswitch.storage.uses.store import uses
 from syncswitch.storage.uses.summary import (
     accuracies_alone,
     is_alone,
@@ -552,7 +552,7 @@ def next_run(
         if own is not None:
             published = PolicyRegistry(database).publish(own, replaces=policies[0].version)
             job = replace(job, policy=published)
-        band = job.band(use_curves(database, identity.fingerprint))
+        band = job.band(TrialStore(database).curves(identity.fingerprint, of_uses=True))
     else:
         job = _unused_job(database, identity, goes_back).held_to(allowed)
         band = job.policy.band
@@ -814,7 +814,8 @@ def band(database: Database, policy: TimingPolicy, momentum: str | None = None) 
     stored = _stored_version(database, policy)
     if stored is None:
         return band_alone(policy, momentum)
-    return used_job(database, stored).band(use_curves(database, stored.job.fingerprint))
+    curves = TrialStore(database).curves(stored.job.fingerprint, of_uses=True)
+    return used_job(database, stored).band(curves)
 
 
 def band_alone(policy: TimingPolicy, momentum: str | None) -> Band | None:
@@ -856,9 +857,8 @@ def after_use(
             measured_threshold_text(measured.threshold, metric, first, measured.threshold_runs)
         )
     if expected_runs is not None and stored.target_accuracy is None:
-        measured = (
-            job.with_measured_target(use_curves(database, stored.job.fingerprint)) or measured
-        )
+        curves = TrialStore(database).curves(stored.job.fingerprint, of_uses=True)
+        measured = job.with_measured_target(curves) or measured
     if measured is not None:
         former, stored = stored, registry.publish(measured, replaces=stored.version)
         job = replace(job, policy=stored)

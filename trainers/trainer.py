@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from types import TracebackType
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 
@@ -69,10 +68,5 @@ class Trainer(ABC):
     def __enter__(self) -> Trainer:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -35,7 +35,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.storage.uses.store import use_curves, uses
+from syncswitch.storage.uses.store import uses
 from syncswitch.storage.uses.summary import UseSummary, use_summary
 from syncswitch.trainers.replay import RecordedRun, whole_runs
 
@@ -422,7 +422,7 @@ def load_report(
         used = uses(read, fingerprint)
         # A later run counts for the switch point that held in it.
         later = [replace(use, candidate_percent=use.held_percent) for use in used]
-        whole |= whole_runs(later, use_curves(read, fingerprint))
+        whole |= whole_runs(later, store.curves(fingerprint, of_uses=True))
         path: tuple[PathStep, ...] = ()
         target: float | None = None
         trouble: UserError | None = None

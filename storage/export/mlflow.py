@@ -38,7 +38,6 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.storage.uses.store import use_curves
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -129,7 +128,7 @@ def copy_job(database: Database, uri: str, workload: RegisteredWorkload) -> int:
     searches = {one.study: one for one in store.searches(workload=fingerprint)}
     policies = {entry.policy.study: entry.policy for entry in reversed(entries)}
     trials = store.trials(fingerprint=fingerprint, kinds=("search", "use"))
-    curves = store.curves(fingerprint) | use_curves(database, fingerprint)
+    curves = store.curves(fingerprint) | store.curves(fingerprint, of_uses=True)
     running = {row.origin.study for row in trials if row.state == TrialState.RUNNING}
     # The study of a policy from elsewhere is no search of this database.
     copies = [

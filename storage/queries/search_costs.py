@@ -8,9 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from sqlalchemy import Select, select
+from typing_extensions import Unpack
 
 from syncswitch.storage.columns import JobColumns
 from syncswitch.storage.database.engine import Database
@@ -23,9 +24,6 @@ from syncswitch.storage.trials.choice import SearchChoice, conditions
 from syncswitch.storage.trials.store import read_trials
 from syncswitch.storage.trials.values import CANCELLED, StoredTrial
 from syncswitch.storage.trials.workloads import is_workload
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)

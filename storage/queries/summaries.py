@@ -9,11 +9,12 @@ conditions (online policy, switch mechanism, injections) are kept apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, select
+from typing_extensions import Unpack
 
 from syncswitch.storage.columns import ConditionColumns, JobColumns, MetricColumns
 from syncswitch.storage.database.engine import Database
@@ -26,13 +27,10 @@ from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import WORKLOADS
 from syncswitch.storage.trials.choice import RunChoice, conditions
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-
 _FACTS = TRIAL_FACTS.c
 # The squares of smaller numbers would come near the least float.
 _LEAST = 1e-150
+_OF_METRIC = ("metric_goal", "metric_unit", "metric_lowest", "metric_highest")
 _CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 
 
@@ -104,26 +102,14 @@ def switch_point_statistics(
         _FACTS.candidate_percent.is_not(None),  # leaves out the uses of policies as well
         *conditions(choice, RunChoice),
     ]
-    with database.transaction(read_only=True) as connection:
-        sums = [dict(row) for row in connection.execute(_sums(counting)).mappings()]
-        metrics = _metrics(connection, {row["fingerprint"] for row in sums})
+    sums = [row._asdict() for row in database.rows(_sums(counting))]
     baselines = {
         _comparable(row): row["mean_training_seconds"]
         for row in sums
         if row["candidate_percent"] == BASELINE_PERCENT
     }
-    settings = [
-        _statistics(row, baselines.get(_comparable(row)), confidence, metrics[row["fingerprint"]])
-        for row in sums
-    ]
+    settings = [_statistics(row, baselines.get(_comparable(row)), confidence) for row in sums]
     return sorted(settings, key=_place)
-
-
-def _metrics(connection: Connection, fingerprints: Collection[str]) -> dict[str, Metric]:
-    columns = (WORKLOADS.c[f"metric_{field.name}"] for field in fields(Metric))
-    query = select(WORKLOADS.c.fingerprint, *columns)
-    query = query.where(WORKLOADS.c.fingerprint.in_(fingerprints))
-    return {fingerprint: Metric(*values) for fingerprint, *values in connection.execute(query)}
 
 
 def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -142,11 +128,9 @@ def _place(switch_point: SwitchPointStatistics) -> tuple[Any, ...]:
 
 
 def _statistics(
-    row: dict[str, Any],
-    baseline_seconds: float | None,
-    confidence: float,
-    metric: Metric,
+    row: dict[str, Any], baseline_seconds: float | None, confidence: float
 ) -> SwitchPointStatistics:
+    metric = nested(Metric, row)
     measured = row["runs"] - row["diverged_runs"]
     mean, seconds = row["mean_accuracy"], row["mean_training_seconds"]
     sd = _deviation(row.pop("squared_accuracy"), row.pop("surplus_accuracy"), measured)
@@ -170,7 +154,6 @@ def _statistics(
     }
     values = {
         **row,
-        **metric.naming,
         **metric.with_values(accuracies),
         "sd_accuracy": sd,
         "sd_training_seconds": sd_seconds,
@@ -210,7 +193,8 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
     )
     # These are the same for all runs of a workload.
     names = {field.name for field in fields(JobColumns)} - {"fingerprint"}
-    workload = [func.min(_FACTS[name]).label(name) for name in sorted(names)]
+    workload = [func.min(_FACTS[name]).label(name) for name in sorted(names | {"metric"})]
+    workload += [func.min(WORKLOADS.c[name]).label(name) for name in _OF_METRIC]
     forked_after_it = _FACTS.fork_percent >= _FACTS.switch_percent
     overhead = case(
         (~_FACTS.diverged & forked_after_it.is_not(True), _FACTS.switch_overhead_seconds)
@@ -249,6 +233,7 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
                 first.c.injections.is_not_distinct_from(_FACTS.injections),
             ),
         )
+        .join(WORKLOADS, WORKLOADS.c.fingerprint == _FACTS.fingerprint)
         .where(*counting)
         .group_by(*keys)
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -21,6 +21,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from typing_extensions import Unpack
 
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import ROWS_AT_ONCE, Database
@@ -65,10 +66,6 @@ from syncswitch.storage.trials.values import (
     storable_text,
 )
 from syncswitch.storage.trials.workloads import is_workload, upsert_workload
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 _PARENT = TRIALS.alias()
 _COLUMNS = (
@@ -485,16 +482,17 @@ class TrialStore:
         return [RunEvent(*row) for row in self._database.rows(query)]
 
     def curves(
-        self, fingerprint: str, *, study: str | None = None
+        self, fingerprint: str, *, study: str | None = None, of_uses: bool = False
     ) -> dict[int, tuple[Evaluation, ...]]:
         """Returns the evaluations of the complete trials of a workload by `trial_id`.
 
         Args:
             fingerprint: The workload.
             study: Only trials of this search.
+            of_uses: Those of later runs with its policies instead.
         """
         with self._database.transaction(read_only=True) as connection:
-            return read_curves(connection, fingerprint, study)
+            return read_curves(connection, fingerprint, study, of_uses=of_uses)
 
     def searches(self, *, workload: str | None = None) -> list[SearchInfo]:
         """Returns searches in the order of their registration; `workload` as in `TrialChoice`."""

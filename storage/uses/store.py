@@ -12,10 +12,9 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
-from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
-from syncswitch.storage.trials.evaluations import read_curves, record_target
+from syncswitch.storage.trials.evaluations import record_target
 from syncswitch.storage.trials.store import TrialStore, add_parts, result_values
 from syncswitch.storage.trials.values import StoredTrial, check_times, condition_values
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
@@ -38,12 +37,6 @@ def record_use(
 def uses(database: Database, fingerprint: str) -> list[StoredTrial]:
     """Returns the uses of all versions of a job's policy, in the order of their recording."""
     return TrialStore(database).trials(fingerprint=fingerprint, kinds=("use",))
-
-
-def use_curves(database: Database, fingerprint: str) -> dict[int, tuple[Evaluation, ...]]:
-    """Returns the evaluations of the uses of a job's policy by `trial_id`, in order."""
-    with database.transaction(read_only=True) as connection:
-        return read_curves(connection, fingerprint, of_uses=True)
 
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:

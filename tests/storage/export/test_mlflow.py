@@ -20,7 +20,7 @@ from syncswitch.storage.export.mlflow import (
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.uses.store import record_use, use_curves, uses
+from syncswitch.storage.uses.store import record_use, uses
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, use_of
 
@@ -31,7 +31,7 @@ def test_a_use_is_the_same_from_the_run_itself_and_from_the_database(database: D
     use = use_of(policy, 3)
     assert record_use(database, use)
     (stored,) = uses(database, IDENTITY.fingerprint)
-    curve = use_curves(database, IDENTITY.fingerprint)[stored.trial_id]
+    curve = TrialStore(database).curves(IDENTITY.fingerprint, of_uses=True)[stored.trial_id]
     from_database = trial_copy(stored, curve)
     record = use.record
     from_run = use_copy("use-3", record, policy.version)
