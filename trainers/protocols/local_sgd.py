@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from syncswitch.trainers.protocols.after_average import AfterAverage
-from syncswitch.trainers.protocols.base import Exchange, Release, whole_number
+from syncswitch.trainers.protocols.base import Exchange, Release, decimal_text, whole_number
 from syncswitch.trainers.protocols.bsp import BSP
 
 _ALLOWED = ", ".join(one.value for one in AfterAverage)
@@ -34,8 +35,10 @@ class LocalSGD(BSP):
     exchange = Exchange.REPLICA
     least_workers = 2
     after = AfterAverage.AVERAGED
-    own_parts: ClassVar[int] = 1
-    """The number of options before AFTER, with colons between them."""
+    own: ClassVar[Mapping[str, Callable[[str], float]]] = {
+        "period_steps": partial(whole_number, called="STEPS", least=1)
+    }
+    """How the options before AFTER are read, with colons between them."""
 
     _least_joined = 2
 
@@ -48,28 +51,23 @@ class LocalSGD(BSP):
     @override
     @classmethod
     def parse_options(cls, text: str) -> Mapping[str, Any]:
-        own, colon, last = text.rpartition(":")
-        if not colon or text.count(":") < cls.own_parts:
-            return {**cls.parse_own(text), "after": cls.after}
-        try:
-            after = AfterAverage(last.strip())
-        except ValueError as error:
-            raise ValueError(f"AFTER must be one of {_ALLOWED}") from error
-        return {**cls.parse_own(own), "after": after}
+        after = cls.after
+        if text.count(":") >= len(cls.own):
+            text, _, last = text.rpartition(":")
+            try:
+                after = AfterAverage(last.strip())
+            except ValueError as error:
+                raise ValueError(f"AFTER must be one of {_ALLOWED}") from error
+        texts = [*text.split(":", len(cls.own) - 1), ""]  # the last one may be missing
+        own = zip(cls.own.items(), texts, strict=False)
+        return {**{name: read(one) for (name, read), one in own}, "after": after}
 
     @override
     @classmethod
     def format_options(cls, options: Mapping[str, Any]) -> str:
         after = options["after"]
-        return cls.format_own(options) + ("" if after is cls.after else f":{after.value}")
-
-    @classmethod
-    def parse_own(cls, text: str) -> dict[str, Any]:
-        return {"period_steps": whole_number(text, "STEPS", 1)}
-
-    @classmethod
-    def format_own(cls, options: Mapping[str, Any]) -> str:
-        return str(options["period_steps"])
+        own = ":".join(decimal_text(options[name]) for name in cls.own)
+        return own if after is cls.after else f"{own}:{after.value}"
 
     @override
     def remove(self, worker: int) -> Release:

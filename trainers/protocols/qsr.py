@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from functools import partial
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -12,7 +13,6 @@ from syncswitch.trainers.protocols.base import (
     LARGEST_NUMBER,
     ReplicaStep,
     decimal_number,
-    decimal_text,
     whole_number,
 )
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
@@ -48,7 +48,10 @@ class QSR(LocalSGD):
 
     name = "qsr"
     usage = "qsr:STEPS:ALPHA[:AFTER]"
-    own_parts = 2
+    own: ClassVar = {
+        "least_steps": partial(whole_number, called="STEPS", least=1),
+        "alpha": partial(decimal_number, called="ALPHA", is_above_zero=True),
+    }
 
     def __init__(
         self,
@@ -59,20 +62,6 @@ class QSR(LocalSGD):
     ) -> None:
         super().__init__(workers, least_steps, after)
         self._least_steps, self._alpha = least_steps, alpha
-
-    @override
-    @classmethod
-    def parse_own(cls, text: str) -> dict[str, Any]:
-        steps, _, alpha = text.partition(":")
-        return {
-            "least_steps": whole_number(steps, "STEPS", 1),
-            "alpha": decimal_number(alpha, "ALPHA", is_above_zero=True),
-        }
-
-    @override
-    @classmethod
-    def format_own(cls, options: Mapping[str, Any]) -> str:
-        return f"{options['least_steps']}:{decimal_text(options['alpha'])}"
 
     @override
     def observe(self, worker: int, step: ReplicaStep) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from functools import partial
+from typing import ClassVar
 
 from typing_extensions import override
 
 from syncswitch.trainers.protocols.after_average import AfterAverage
-from syncswitch.trainers.protocols.base import (
-    Release,
-    ReplicaStep,
-    decimal_number,
-    decimal_text,
-)
+from syncswitch.trainers.protocols.base import Release, ReplicaStep, decimal_number
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
 
 _WINDOW_STEPS = 25
@@ -44,6 +40,7 @@ class SelSync(LocalSGD):
 
     name = "selsync"
     usage = "selsync:DELTA[:AFTER]"
+    own: ClassVar = {"delta": partial(decimal_number, called="DELTA")}
     has_flags = True
     after = AfterAverage.KEPT
 
@@ -57,16 +54,6 @@ class SelSync(LocalSGD):
         self._seen: Counter[int] = Counter()
         # Of the workers that have pushed in this round, those that do not ask for an average.
         self._quiet: set[int] = set()
-
-    @override
-    @classmethod
-    def parse_own(cls, text: str) -> dict[str, Any]:
-        return {"delta": decimal_number(text, "DELTA")}
-
-    @override
-    @classmethod
-    def format_own(cls, options: Mapping[str, Any]) -> str:
-        return decimal_text(options["delta"])
 
     @override
     def observe(self, worker: int, step: ReplicaStep) -> None:
