@@ -9,24 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, get_args, get_origin
+from typing import Annotated, ClassVar
 
-from syncswitch.storage.records.flat import columns
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import TrialState
-
-# The types of a column without missing values, and of one with them. A missing measurement is NaN.
-# JSON is text in a frame, so that it can be grouped, compared and saved.
-_DTYPES = {
-    bool: ("bool", "boolean"),
-    int: ("int64", "Int64"),
-    float: ("float64", "float64"),
-    str: ("string", "string"),
-    TrialState: ("string", "string"),
-    dict: ("string", "string"),
-    datetime: ("datetime64[us, UTC]", "datetime64[us, UTC]"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,33 +201,3 @@ class TrialFacts:
     host: Annotated[str | None, "machine of the chief; null if unknown"]
     failure: Annotated[str | None, "reason of its failure"]
     software: Annotated[dict[str, str] | None, "version by name of distribution"]
-
-
-@dataclass(frozen=True, slots=True)
-class FrameColumn:
-    """One column; its name holds the unit, and `kind` is the type of its values in Python."""
-
-    name: str
-    kind: type
-    nullable: bool
-    meaning: str
-
-    @property
-    def dtype(self) -> str:
-        """Its type in pandas, whatever the rows are."""
-        return _DTYPES[self.kind][self.nullable]
-
-
-def columns_of_record(record: type) -> tuple[FrameColumn, ...]:
-    """Returns the columns that the annotated fields of a record describe."""
-    described = columns(record)
-    return tuple(
-        FrameColumn(name, *kind_of(hint), meaning or "") for name, hint, meaning in described
-    )
-
-
-def kind_of(hint: Any) -> tuple[type, bool]:
-    """Returns the type of a field's values, and whether a value may be missing."""
-    kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
-    (kind,) = (kind for kind in kinds if kind is not NoneType)
-    return get_origin(kind) or kind, NoneType in kinds

@@ -22,11 +22,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy import Select
 
-from syncswitch.storage.columns import FrameColumn, TrialFacts, columns_of_record
+from syncswitch.storage.columns import TrialFacts
 from syncswitch.storage.database.engine import ROWS_AT_ONCE, Database, opened
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries import run_rows
@@ -38,7 +39,8 @@ from syncswitch.storage.queries.policies import (
 )
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
-from syncswitch.storage.records.flat import values_of
+from syncswitch.storage.records.flat import Column, columns, values_of
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.choice import JobChoice, RunChoice, SearchChoice, TrialChoice
 
 if TYPE_CHECKING:
@@ -72,24 +74,40 @@ FrameName = Literal[
 ]
 """The name of a table, and of the function that makes it."""
 
-COLUMNS: Mapping[FrameName, tuple[FrameColumn, ...]] = {
-    "trials": columns_of_record(TrialFacts),
+# The types of a column without missing values, and of one with them. A missing measurement is NaN.
+# JSON is text in a frame, so that it can be grouped, compared and saved.
+_DTYPES = {
+    bool: ("bool", "boolean"),
+    int: ("int64", "Int64"),
+    float: ("float64", "float64"),
+    str: ("string", "string"),
+    TrialState: ("string", "string"),
+    dict: ("string", "string"),
+    datetime: ("datetime64[us, UTC]", "datetime64[us, UTC]"),
+}
+
+COLUMNS: Mapping[FrameName, tuple[Column, ...]] = {
+    "trials": tuple(columns(TrialFacts)),
     "evaluations": run_rows.columns_of(run_rows.EvaluationFacts),
     "events": run_rows.columns_of(run_rows.EventFacts),
-    "switch_points": columns_of_record(SwitchPointStatistics),
-    "policies": columns_of_record(PolicyVersion),
-    "uses": columns_of_record(PolicyUseFacts),
-    "search_costs": columns_of_record(StudyCost),
+    "switch_points": tuple(columns(SwitchPointStatistics)),
+    "policies": tuple(columns(PolicyVersion)),
+    "uses": tuple(columns(PolicyUseFacts)),
+    "search_costs": tuple(columns(StudyCost)),
     "time_to_accuracy": run_rows.columns_of(run_rows.AccuracyTime),
 }
 """The columns of each table, by the name of its function."""
+
+
+def _dtype(column: Column) -> str:
+    return _DTYPES[column.kind][column.nullable]
 
 
 def describe(name: FrameName) -> pandas.DataFrame:
     """Returns the columns of a table: name, type in pandas, meaning."""
     import pandas
 
-    rows = [(column.name, column.dtype, column.meaning) for column in COLUMNS[name]]
+    rows = [(column.name, _dtype(column), column.meaning) for column in COLUMNS[name]]
     frame: pandas.DataFrame = pandas.DataFrame(rows, columns=["column", "dtype", "meaning"])
     return frame
 
@@ -195,12 +213,12 @@ def frame_of(name: FrameName, rows: Iterable[Iterable[Any]]) -> pandas.DataFrame
     """Makes a table of rows, whose values are in the order of its columns."""
     import pandas
 
-    columns = COLUMNS[name]
-    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    described = COLUMNS[name]
+    values = list(zip(*rows, strict=True)) or [()] * len(described)
     frame: pandas.DataFrame = pandas.DataFrame(
         {
-            column.name: pandas.Series(_texts(of_column, column), dtype=column.dtype)
-            for column, of_column in zip(columns, values, strict=True)
+            column.name: pandas.Series(_texts(of_column, column), dtype=_dtype(column))
+            for column, of_column in zip(described, values, strict=True)
         }
     )
     return frame
@@ -215,7 +233,7 @@ def _listed(
     return frame_of(name, (list(values_of(row)) for row in rows))
 
 
-def _texts(values: tuple[Any, ...], column: FrameColumn) -> Iterable[Any]:
+def _texts(values: tuple[Any, ...], column: Column) -> Iterable[Any]:
     if column.kind is not dict:
         return values
     return [None if value is None else json.dumps(value, sort_keys=True) for value in values]

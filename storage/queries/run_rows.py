@@ -8,8 +8,10 @@ from typing import Annotated, Any
 from sqlalchemy import Column, Select, Table, func, literal, select
 from sqlalchemy.types import Double
 
-from syncswitch.storage.columns import FrameColumn, TrialFacts, columns_of_record
+from syncswitch.storage.columns import TrialFacts
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.flat import Column as RecordColumn
+from syncswitch.storage.records.flat import columns
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import own_value
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
@@ -90,10 +92,10 @@ class AccuracyTime:
     ]
 
 
-def columns_of(rows: type) -> tuple[FrameColumn, ...]:
+def columns_of(rows: type) -> tuple[RecordColumn, ...]:
     """Returns the columns of a table of runs: the run's keys, and those that `rows` describes."""
-    facts = {column.name: column for column in columns_of_record(TrialFacts)}
-    return (*(facts[name] for name in _RUN_KEYS), *columns_of_record(rows))
+    facts = {column.name: column for column in columns(TrialFacts)}
+    return (*(facts[name] for name in _RUN_KEYS), *columns(rows))
 
 
 def trials(choice: TrialChoice) -> Select[Any]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
+from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 _Record = TypeVar("_Record")
@@ -23,6 +24,19 @@ class Column(NamedTuple):
     name: str
     hint: Any
     meaning: str | None
+
+    @property
+    def kind(self) -> type:
+        """The type of its values in Python, but for missing ones."""
+        kinds = get_args(self.hint) if self.nullable else (self.hint,)
+        (kind,) = (kind for kind in kinds if kind is not NoneType)
+        found: type = get_origin(kind) or kind
+        return found
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a value may be missing."""
+        return get_origin(self.hint) is UnionType and NoneType in get_args(self.hint)
 
 
 class _Field(NamedTuple):

@@ -30,7 +30,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from syncswitch.storage.columns import kind_of
 from syncswitch.storage.records.flat import columns, nested
 from syncswitch.storage.records.trial import TrialState
 
@@ -138,8 +137,8 @@ def stored(record: type, **others: Column[Any] | TypeEngine[Any] | None) -> Iter
     `others` has columns or types where which the usual one is not right, and None for those
     that are stored elsewhere.
     """
-    for name, hint, _ in columns(record):
-        kind, nullable = kind_of(hint)
+    for one in columns(record):
+        name, kind, nullable = one.name, one.kind, one.nullable
         known: Any = _TYPES.get(kind, JSON(none_as_null=nullable))
         if kind is str:
             known = String(_LENGTHS[name]) if name in _LENGTHS else Text()

@@ -6,12 +6,13 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, MetaData, Table, literal_column
 
-from syncswitch.storage.columns import TrialFacts, columns_of_record
+from syncswitch.storage.columns import TrialFacts
+from syncswitch.storage.records.flat import columns
 from syncswitch.storage.tables.base import TABLE_PREFIX, own_value, stored
 from syncswitch.storage.tables.trials import TRIALS
 
 # So that any whole number can be compared with them.
-_NUMBERS = {one.name: BigInteger() for one in columns_of_record(TrialFacts) if one.kind is int}
+_NUMBERS = {one.name: BigInteger() for one in columns(TrialFacts) if one.kind is int}
 TRIAL_FACTS = Table(f"{TABLE_PREFIX}trial_facts", MetaData(), *stored(TrialFacts, **_NUMBERS))
 """The view; its columns are the fields of `TrialFacts`."""
 

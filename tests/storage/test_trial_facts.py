@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Select, Table, inspect, select
 from sqlalchemy.dialects import sqlite
 
-from syncswitch.storage.columns import FrameColumn, TrialFacts, columns_of_record
+from syncswitch.storage import frames
+from syncswitch.storage.columns import TrialFacts
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import whole_run_seconds
+from syncswitch.storage.records.flat import columns
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import PhaseRecord, TrialState
 from syncswitch.storage.tables.base import UtcDateTime
@@ -82,7 +84,7 @@ def test_the_view_has_the_columns_that_are_described(database: Database) -> None
     assert [column["name"] for column in found] == TRIAL_FACTS.columns.keys()
     if database.engine.dialect.name == "postgresql":  # SQLite knows no types of expressions
         kinds = [column["type"].python_type for column in found]
-        described = [column.kind for column in columns_of_record(TrialFacts)]
+        described = [column.kind for column in columns(TrialFacts)]
         described = [str if kind is TrialState else kind for kind in described]
         assert [dict if kind is object else kind for kind in kinds] == described
 
@@ -120,7 +122,7 @@ def test_every_value_of_the_view_is_that_of_the_tables(any_filled: Database) -> 
         ("time_to_accuracy_is_censored", {True, False, None}),
     ):
         assert {row[name] for row in found} == values
-    for column in columns_of_record(TrialFacts):
+    for column in columns(TrialFacts):
         missing = [row[column.name] is None for row in found]
         assert not all(missing), f"no row has a {column.name}"
         assert any(missing) == column.nullable, f"{column.name} is described as nullable, or not"
@@ -139,15 +141,18 @@ class Record:
 
 def test_the_annotations_of_a_record_are_its_columns() -> None:
     expected = [
-        (FrameColumn("runs", int, False, "how many"), "int64"),
-        (FrameColumn("seed", int, True, "of them"), "Int64"),  # a float would round it
-        (FrameColumn("mean", float, True, "of them"), "float64"),
-        (FrameColumn("is_done", bool, True, "or not"), "boolean"),  # with three answers
-        (FrameColumn("failure", str, True, "reason"), "string"),
-        (FrameColumn("software", dict, False, "versions"), "string"),
-        (FrameColumn("at", datetime, True, "UTC"), "datetime64[us, UTC]"),
+        ("runs", int, False, "how many", "int64"),
+        ("seed", int, True, "of them", "Int64"),  # a float would round it
+        ("mean", float, True, "of them", "float64"),
+        ("is_done", bool, True, "or not", "boolean"),  # with three answers
+        ("failure", str, True, "reason", "string"),
+        ("software", dict, False, "versions", "string"),
+        ("at", datetime, True, "UTC", "datetime64[us, UTC]"),
     ]
-    assert [(column, column.dtype) for column in columns_of_record(Record)] == expected
+    assert [
+        (one.name, one.kind, one.nullable, one.meaning, frames._dtype(one))
+        for one in columns(Record)
+    ] == expected
 
 
 zones = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
