@@ -416,21 +416,20 @@ class LoopSwitch:
             (pair.first_protocol, 0, first_done, first_end - self._lost_seconds),
             (pair.second_protocol, first_done, step, seconds - first_end),
         )
-        phases = [PhaseRecord(*one, None, None) for one in parts if one[1] < one[2]]
-        measured: dict[str, Any] = {
-            "worker_steps": step,
+        phases = tuple(PhaseRecord(*one, None, None) for one in parts if one[1] < one[2])
+        found: dict[str, Any] = {
             "evaluations": self._evaluations,
-            "phases": phases,
             "diverged": diverged,
-            "training_seconds": seconds,
             "events": self.events,
             "guard": guarding.outcome(first_done),
         }
         if self._plan is not None:
-            tell_run(self._plan, **measured)
+            end = {"worker_steps": step, "training_seconds": seconds, "phases": phases}
+            tell_run(self._plan, **end, **found)
         if self._policy is None:
             return
-        record = trial_record(guarding.plans[0], self._started_at, **measured)
+        position = Position(step, elapsed_seconds=seconds, phases=phases)
+        record = trial_record(guarding.plans[0], self._started_at, position, **found)
         use = whole_use(self._policy, self._use_id, record)
         if use is not None:
             spool_use(spool_beside(self._path), use)

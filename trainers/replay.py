@@ -42,7 +42,13 @@ from syncswitch.trainers.job.schedule import (
     segments,
     switch_worker_step,
 )
-from syncswitch.trainers.run.record import RunTimes, cut_phases, merge_phases, trial_record
+from syncswitch.trainers.run.record import (
+    Position,
+    RunTimes,
+    cut_phases,
+    merge_phases,
+    trial_record,
+)
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 if TYPE_CHECKING:
@@ -430,17 +436,20 @@ class _Replay:
         self, worker_steps: int, training_seconds: float, *, diverged: bool, stopped_early: bool
     ) -> TrialRecord:
         phases = cut_phases(self._run.phases, self._start, worker_steps, self._clock)
+        overhead_seconds = self._run.switch_overhead_seconds if len(phases) > 1 else 0.0
         return trial_record(
             self._spec,
             self._started_at,
-            worker_steps=worker_steps,
-            evaluations=self._evaluations,
-            phases=phases,
+            Position(
+                worker_steps,
+                elapsed_seconds=training_seconds,
+                inherited_seconds=self._inherited_seconds,
+                switch_overhead_seconds=overhead_seconds,
+                phases=phases,
+            ),
+            self._evaluations,
             diverged=diverged,
             stopped_early=stopped_early,
-            training_seconds=training_seconds,
-            inherited_seconds=self._inherited_seconds,
-            switch_overhead_seconds=self._run.switch_overhead_seconds if len(phases) > 1 else 0.0,
             checkpoints=self._checkpoints,
         )
 

@@ -26,7 +26,7 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
 )
 from syncswitch.trainers.job.schedule import segments
-from syncswitch.trainers.run.record import trial_record
+from syncswitch.trainers.run.record import Position, trial_record
 
 STEP = "step"
 """The key of the steps done, unless a job names another."""
@@ -458,10 +458,8 @@ class ReportLog:
         return trial_record(
             self._spec,
             self._started_at,
-            worker_steps=steps[-1],
-            evaluations=self.evaluations,
-            phases=phases,
+            Position(steps[-1], elapsed_seconds=seconds[-1], phases=tuple(phases)),
+            self.evaluations,
             diverged=self.diverged,
             stopped_early=stopped_early,
-            training_seconds=seconds[-1],
         )

@@ -258,18 +258,18 @@ class _Attempts:
 
     def whole(self, last: TrialRecord, started_at: datetime) -> TrialRecord:
         """The record of all attempts together."""
+        phases = tuple(
+            replace(one, seconds=one.seconds + self._first_seconds * (number == 0))
+            for number, one in enumerate(last.phases)
+        )
+        seconds = self._seconds + last.training_seconds
         return trial_record(
             self.spec,
             started_at,
-            worker_steps=last.worker_steps,
-            evaluations=(*self.tests, *self._tests_of(last)),
-            phases=(
-                replace(one, seconds=one.seconds + self._first_seconds * (number == 0))
-                for number, one in enumerate(last.phases)
-            ),
+            Position(last.worker_steps, elapsed_seconds=seconds, phases=phases),
+            (*self.tests, *self._tests_of(last)),
             diverged=last.diverged,
             stopped_early=last.stopped_early,
-            training_seconds=self._seconds + last.training_seconds,
             events=self._events,
             guard=self.guarding.outcome(last.worker_steps),
         )
@@ -470,11 +470,13 @@ def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> T
     if guard is not None:
         failed = tuple(FailedSwitch(**one) for one in guard["failed"])
         guard = GuardOutcome(guard["held_percent"], failed)
+    phases = tuple(PhaseRecord(**one) for one in told.pop("phases"))
+    seconds = told.pop("training_seconds")
     return trial_record(
         spec,
         started_at,
-        evaluations=[Evaluation.of(one) for one in told.pop("evaluations")],
-        phases=[PhaseRecord(**one) for one in told.pop("phases")],
+        Position(told.pop("worker_steps"), elapsed_seconds=seconds, phases=phases),
+        [Evaluation.of(one) for one in told.pop("evaluations")],
         events=[RunEvent(**one) for one in told.pop("events")],
         guard=guard,
         **told,

@@ -16,7 +16,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.run.record import trial_record
+from syncswitch.trainers.run.record import Position, trial_record
 from tests.identities import GENERATED
 from tests.trainers.jobs import CONSTANT
 
@@ -226,10 +226,8 @@ def test_bsp_near_chance_is_told(keras: Any, caplog: pytest.LogCaptureFixture) -
         record = trial_record(
             TrialSpec(GENERATED, percent, seed=1),
             datetime.now(timezone.utc),
-            worker_steps=W,
-            evaluations=(Evaluation(W, 1.0, accuracy, 0.5),),
-            phases=(),
-            training_seconds=1.0,
+            Position(W, elapsed_seconds=1.0),
+            [Evaluation(W, 1.0, accuracy, 0.5)],
         )
         tester.warn_if_hardly_above_chance(record)
     (told,) = (line for line in caplog.messages if "guessing" in line)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
-from syncswitch.trainers.run.record import RunTimes, cut_phases, merge_phases, trial_record
+from syncswitch.trainers.run.record import (
+    Position,
+    RunTimes,
+    cut_phases,
+    merge_phases,
+    trial_record,
+)
 from tests.storage.conftest import IDENTITY
 
 NOW = datetime.now(timezone.utc)
@@ -25,20 +30,13 @@ def test_a_fork_converges_to_the_mean_of_five_tests_inherited_ones_included() ->
     whole = TrialSpec(IDENTITY, 100.0, seed=1)
     fork = replace(whole, inherited_evaluations=TESTS[:5])
     own = TESTS[5:]
-    result: dict[str, Any] = {
-        "worker_steps": 850,
-        "evaluations": own,
-        "phases": (),
-        "stopped_early": True,
-        "training_seconds": 85.0,
-        "inherited_seconds": 75.0,
-    }
-    record = trial_record(fork, NOW, **result)
+    end = Position(850, elapsed_seconds=85.0, inherited_seconds=75.0)
+    record = trial_record(fork, NOW, end, own, stopped_early=True)
     assert record.evaluations == own
     assert record.converged_accuracy == pytest.approx(0.7)
     assert record.converged
-    assert not trial_record(fork, NOW, **result, diverged=True).converged
-    fewer = trial_record(replace(fork, inherited_evaluations=TESTS[1:3]), NOW, **result)
+    assert not trial_record(fork, NOW, end, own, diverged=True).converged
+    fewer = trial_record(replace(fork, inherited_evaluations=TESTS[1:3]), NOW, end, own)
     assert fewer.converged_accuracy == pytest.approx((0.6 + 3 * 0.7) / 4)
     assert not fewer.converged
 
