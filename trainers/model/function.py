@@ -34,8 +34,15 @@ from syncswitch.trainers.model.batches import (
 from syncswitch.trainers.model.embeddings import Ids, RowGradient, checked_ids
 from syncswitch.trainers.model.feed import shuffled
 from syncswitch.trainers.model.layout import FlatLayout, Vector
-from syncswitch.trainers.model.optimizer import Optimizer, as_dtype, pack, unpack
+from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer, as_dtype, pack, unpack
 from syncswitch.trainers.model.tensorflow_api import concrete, tf
+from syncswitch.trainers.model.updates import (
+    Projection,
+    Update,
+    mean_of,
+    momentum_update,
+    projected,
+)
 
 _FACTORS = (8.0, 512.0)
 _DECIMALS = 6
@@ -411,9 +418,6 @@ def _assigning_scope() -> Any:
     return AssigningScope
 
 
-FlatUpdate = Callable[..., tuple[Vector, Vector]]
-"""`(parameters, slots, updates, gradient, rate, momentum) -> (parameters, slots)` after it."""
-
 # TensorFlow joins gradients of fewer values; longer ones are joined when they are kept.
 _SHORT = 1 << 18
 _ALIGNMENT = 64
@@ -484,28 +488,52 @@ def trace_projection(optimizer: Optimizer, parameters: int) -> Any:
     return concrete(optimizer.project, tf.TensorSpec([parameters]))
 
 
-def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:
-    """Makes a function of arrays from one that `trace_update` has traced."""
+def flat_update(function: Callable[..., Sequence[Any]]) -> Update:
+    """Makes an update of arrays from one that `trace_update` has traced."""
 
     def update(
         parameters: Vector,
+        moved: Vector,
         slots: Vector,
         updates: int,
-        gradient: Vector,
+        gradients: Sequence[Vector],
         rate: float,
         momentum: float,
-    ) -> tuple[Vector, Vector]:
-        moved, kept = function(
+    ) -> None:
+        found = function(
             as_tensor(parameters),
             as_tensor(slots),
             tf.constant(updates, tf.int64),
-            as_tensor(gradient),
+            as_tensor(mean_of(gradients)),
             tf.constant(rate, tf.float32),
             tf.constant(momentum, tf.float32),
         )
-        return as_array(moved), as_array(kept)
+        moved[:], slots[:] = map(as_array, found)
 
     return update
+
+
+def flat_projection(function: Callable[..., Any]) -> Projection:
+    """Makes a projection of arrays from one that `trace_projection` has traced."""
+
+    def project(parameters: Vector) -> None:
+        found = function(as_tensor(parameters))
+        parameters[:] = as_array(found[0] if isinstance(found, list | tuple) else found)
+
+    return project
+
+
+def make_projection(optimizer: Optimizer, parameters: int) -> Projection | None:
+    """Makes the projection of this many parameters; None without constraints."""
+    traced = trace_projection(optimizer, parameters)
+    return None if traced is None else flat_projection(traced)
+
+
+def make_update(optimizer: Optimizer, parameters: int, project: Projection | None) -> Update:
+    """Makes the update of this many parameters; the optimizers of Keras project them themselves."""
+    if isinstance(optimizer, MomentumSGD):
+        return projected(momentum_update, project)
+    return flat_update(trace_update(optimizer, parameters))
 
 
 def as_tensor(values: Array) -> Any:

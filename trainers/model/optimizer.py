@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
@@ -25,7 +25,6 @@ class Optimizer(ABC):
     """Computes updates of vectors with the `layout` of its slots; keeps no state of training."""
 
     layout: FlatLayout
-    is_reentrant: ClassVar[bool]  # whether several threads may apply it at once
     # Whether `fit` would leave averages in the model: the first P of the slots.
     has_averages = False
 
@@ -63,8 +62,6 @@ class MomentumSGD(Optimizer):
     are not part of it: `project` follows.
     """
 
-    is_reentrant = True
-
     def __init__(self, layout: FlatLayout, variables: Sequence[Any] = ()) -> None:
         super().__init__(layout, variables)
         self.layout = FlatLayout(tuple(f"momentum/{name}" for name in layout.names), layout.shapes)
@@ -84,8 +81,6 @@ class MomentumSGD(Optimizer):
 
 class KerasOptimizer(Optimizer):
     """Any Keras optimizer: not stateless on TensorFlow, so a state passes through its variables."""
-
-    is_reentrant = False
 
     def __init__(self, workload: Workload, layout: FlatLayout, part: slice = slice(None)) -> None:
         """Builds the workload's optimizer, for a part of the variables of `layout`."""

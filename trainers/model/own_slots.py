@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from syncswitch.trainers.model.layout import Vector, squared_length
+from syncswitch.trainers.model.updates import PIECE
 
 NOISE_SHARE = 0.5
 """Share of a gradient's noise in the bound. With 1 some trainings diverge that bear the half."""
@@ -18,9 +19,6 @@ GROWTH = 0.01
 Gradients may become longer for good, as on examples that are seldom alike; within a hundred steps
 the bound has followed them. A training that diverges multiplies within a few.
 """
-
-# A piece of each vector stays in the processor's cache during the operations on it.
-_PIECE = 1 << 16
 
 
 class OwnSlots:
@@ -73,8 +71,8 @@ class OwnSlots:
             self._longest = _longest_square(self.slots, gradient, momentum)
         mu, eta = np.float32(momentum), np.float32(-rate)
         square = 0.0
-        for start in range(0, len(gradient), _PIECE):
-            piece = slice(start, start + _PIECE)
+        for start in range(0, len(gradient), PIECE):
+            piece = slice(start, start + PIECE)
             change, accumulator = gradient[piece], self.slots[piece]
             accumulator *= mu
             accumulator += change

@@ -26,20 +26,17 @@ from syncswitch.trainers.model.embeddings import Ids, LocalEmbeddings, RowGradie
 from syncswitch.trainers.model.feed import HeldFeed, feed_of
 from syncswitch.trainers.model.function import (
     EmbeddingSteps,
-    FlatUpdate,
     ModelFunction,
     as_array,
-    flat_update,
     trace_ids,
-    trace_projection,
     trace_step,
-    trace_update,
 )
 from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer, pack, unpack
 from syncswitch.trainers.model.outer_step import NO_OUTER, begun, outer_step, rejoin
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threads, quiet_log, tf
+from syncswitch.trainers.model.updates import Projection, Update
 from syncswitch.trainers.protocols import AfterAverage, Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.record import LossMean
@@ -421,29 +418,6 @@ def _is_close(one: Gradient, other: Gradient) -> bool:
     )
 
 
-def make_update(optimizer: Optimizer, parameters: int) -> FlatUpdate:
-    """The optimizer's update as a function of arrays, which it leaves unchanged."""
-    if not isinstance(optimizer, MomentumSGD):
-        return flat_update(trace_update(optimizer, parameters))
-    project = make_projection(optimizer, parameters)
-
-    def update(*state_and_gradient: Any) -> tuple[Vector, Vector]:
-        # Values that diverge become infinite; the loss shows it.
-        with np.errstate(over="ignore", invalid="ignore"):
-            moved, slots = optimizer.apply(*state_and_gradient)
-            return project(moved), slots
-
-    return update
-
-
-def make_projection(optimizer: Optimizer, parameters: int) -> Callable[[Vector], Vector]:
-    """The optimizer's `project` as a function of arrays."""
-    traced = trace_projection(optimizer, parameters)
-    if traced is None:
-        return lambda values: values
-    return lambda values: as_array(traced(tf.constant(values)))
-
-
 class TrainingExecutor(StepExecutor):
     """Trains for real, in virtual-time order.
 
@@ -455,17 +429,15 @@ class TrainingExecutor(StepExecutor):
         self,
         source: GradientSource,
         optimizer: Optimizer,
-        update: FlatUpdate,
+        update: Update,
         configuration: Configuration,
         seed: int,
         state: ModelState,
         embeddings: LocalEmbeddings,
-        project: Callable[[Vector], Vector] = lambda values: values,
-        *,
-        has_averages: bool = False,
+        project: Projection | None,
     ) -> None:
         self._embeddings = embeddings
-        self._project, self._has_averages = project, has_averages
+        self._project = project
         self._source = source
         self._optimizer = optimizer
         self._update = update
@@ -540,7 +512,7 @@ class TrainingExecutor(StepExecutor):
         return self._tested(mean), mean.statistics
 
     def _tested(self, state: ModelState) -> Vector:
-        is_average = self._has_averages and state.updates
+        is_average = self._optimizer.has_averages and state.updates
         return state.slots[: len(state.parameters)] if is_average else state.parameters
 
     @override
@@ -635,21 +607,8 @@ class TrainingExecutor(StepExecutor):
         self._embeddings.shard.push([gradient.rows], rate, momentum)
 
     def _own_slots(self, slots: Vector, updates: int, is_bounded: bool = False) -> OwnSlots:
-        update = None if isinstance(self._optimizer, MomentumSGD) else self._update_in_place
+        update = None if isinstance(self._optimizer, MomentumSGD) else self._update
         return OwnSlots(slots.copy(), updates, update, is_bounded=is_bounded)
-
-    def _update_in_place(
-        self,
-        parameters: Vector,
-        moved: Vector,
-        slots: Vector,
-        updates: int,
-        gradients: Sequence[Vector],
-        rate: float,
-        momentum: float,
-    ) -> None:
-        (gradient,) = gradients
-        moved[:], slots[:] = self._update(parameters, slots, updates, gradient, rate, momentum)
 
     def _add(self, worker: int, gradient: Gradient, rate: float, step: int) -> None:
         """Adds what a worker with slots of its own makes of its gradient."""
@@ -657,13 +616,18 @@ class TrainingExecutor(StepExecutor):
         change, before = gradient.values.copy(), self.state
         self._own[worker].turn(self._pulled_parameters[worker], change, rate, momentum)
         with np.errstate(over="ignore", invalid="ignore"):
-            parameters = self._project(before.parameters + change)
+            parameters = self._projected(before.parameters + change)
         statistics = self._source.move(before.statistics, gradient.contribution)
         self.state = ModelState(parameters, before.slots, statistics, before.updates + 1)
         self._embeddings.shard.push([gradient.rows], rate, momentum, self._configuration.workers)
 
+    def _projected(self, parameters: Vector) -> Vector:
+        if self._project is not None:
+            self._project(parameters)
+        return parameters
+
     def _mean_model(self, states: Sequence[ModelState]) -> tuple[Vector, Vector]:
-        parameters = self._project(mean_vector([state.parameters for state in states]))
+        parameters = self._projected(mean_vector([state.parameters for state in states]))
         return parameters, mean_vector([state.statistics for state in states])
 
     def _joined(self, replicas: Sequence[ModelState], after: AfterAverage) -> list[ModelState]:
@@ -675,8 +639,7 @@ class TrainingExecutor(StepExecutor):
             changed |= {"slots": np.zeros_like(replicas[0].slots), "updates": 0}
         elif after is AfterAverage.NESTEROV:
             outer_step(self._outer, parameters)
-            changed["parameters"] = self._project(parameters)
-            rejoin(self._outer, changed["parameters"])
+            rejoin(self._outer, self._projected(parameters))
         return [replace(replica, **changed) for replica in replicas]
 
     def _mean_replica(self) -> ModelState:
@@ -688,9 +651,9 @@ class TrainingExecutor(StepExecutor):
 
     def _moved(self, state: ModelState, gradient: Gradient, rate: float, step: int) -> ModelState:
         momentum = self._configuration.momentum(step, self._second_since)
-        parameters, slots = self._update(
-            state.parameters, state.slots, state.updates, gradient.values, rate, momentum
-        )
+        parameters, slots = np.empty_like(state.parameters), state.slots.copy()
+        own = state.parameters, parameters, slots, state.updates
+        self._update(*own, [gradient.values], rate, momentum)
         statistics = self._source.move(state.statistics, gradient.contribution)
         return ModelState(parameters, slots, statistics, state.updates + 1)
 

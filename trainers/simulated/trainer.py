@@ -18,19 +18,14 @@ from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.schedule import check_embeddings, check_trial, checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.embeddings import LocalEmbeddings
-from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.function import ModelFunction, make_projection, make_update
 from syncswitch.trainers.model.kept import Computation, computation, leave, take
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import keras_callbacks
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.simulated.executor import (
-    GradientSource,
-    TrainingExecutor,
-    make_projection,
-    make_update,
-)
+from syncswitch.trainers.simulated.executor import GradientSource, TrainingExecutor
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timeline import StepTimes, Timeline
 from syncswitch.trainers.trainer import Observer, Trainer
@@ -201,7 +196,8 @@ class SimulatedTrainer(Trainer):
         optimizer = make_optimizer(workload, function.parameters)
         self._form = StateForm(workload, function, optimizer)
         self._optimizer = optimizer
-        self._update = make_update(optimizer, function.parameters.size)
+        self._project = make_projection(optimizer, function.parameters.size)
+        self._update = make_update(optimizer, function.parameters.size, self._project)
         self._source, self._tester = compiled.source, compiled.tester
 
     @override
@@ -235,8 +231,7 @@ class SimulatedTrainer(Trainer):
             spec.seed,
             self._form.begin(spec, log),
             LocalEmbeddings(self._form.shard_plan(), self._form.forms),
-            make_projection(self._optimizer, self._function.parameters.size),
-            has_averages=self._optimizer.has_averages,
+            self._project,
         )
         W = spec.identity.total_worker_steps
         slots = self._optimizer.initial_slots().size

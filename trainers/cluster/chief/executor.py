@@ -96,7 +96,7 @@ class ClusterExecutor:
         if not newcomers:
             return []
         if self.has_own_slots:
-            return cluster.broadcast_slots(cluster.program.initial_slots, 0, newcomers)
+            return cluster.broadcast_slots(cluster.program.optimizer.initial_slots(), 0, newcomers)
         state = self._start or cluster.mean_replica(self._holders())
         return cluster.broadcast(state, newcomers, self._outer_state())
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from syncswitch.trainers.cluster.exchange.plans import Caller, RowGradients, Sizes, Task
-from syncswitch.trainers.cluster.exchange.vectors import Projection, Update, added, aligned, mean_of
+from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.model.embeddings import (
     NO_EMBEDDINGS,
     EmbeddingShard,
@@ -18,6 +18,7 @@ from syncswitch.trainers.model.embeddings import (
     ShardPlan,
 )
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.updates import Projection, Update, added, mean_of
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group
 

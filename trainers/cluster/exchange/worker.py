@@ -25,7 +25,7 @@ from syncswitch.trainers.cluster.exchange.plans import (
     WorkerPlan,
 )
 from syncswitch.trainers.cluster.exchange.remote import RemoteServers
-from syncswitch.trainers.cluster.exchange.vectors import Projection, Update, aligned, mean_of
+from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.feed import Feed
 from syncswitch.trainers.model.function import EmbeddingSteps, as_array, as_tensor
@@ -33,6 +33,7 @@ from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
 from syncswitch.trainers.model.outer_step import outer_step, rejoin
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.model.updates import Projection, Update, mean_of
 from syncswitch.trainers.protocols import AfterAverage, Exchange
 
 _NO_LIMIT = nullcontext()

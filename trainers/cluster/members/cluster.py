@@ -29,7 +29,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
 )
 from syncswitch.trainers.cluster.exchange.security import Part
 from syncswitch.trainers.cluster.exchange.shards import Undone, joined
-from syncswitch.trainers.cluster.exchange.vectors import aligned, mean_of
+from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.embeddings import (
@@ -41,8 +41,10 @@ from syncswitch.trainers.model.embeddings import (
 )
 from syncswitch.trainers.model.feed import Feed, HeldFeed, feed_of
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.optimizer import MomentumSGD
 from syncswitch.trainers.model.outer_step import NO_OUTER
 from syncswitch.trainers.model.tensorflow_api import for_threads
+from syncswitch.trainers.model.updates import mean_of
 from syncswitch.trainers.protocols import AfterAverage
 from syncswitch.trainers.protocols.steps import Group
 
@@ -310,7 +312,7 @@ class Cluster(ABC):
         """
         sizes, program = self.program.sizes, self.program
         averages: list[tuple[Piece, int]] = []
-        if program.has_averages:
+        if program.optimizer.has_averages:
             averages = [("slots", sizes.parameters)]
         found = self._fetched(workers, ("model", sizes.model), *averages)
         model, *of_averages = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
@@ -458,7 +460,7 @@ class ThreadsCluster(Cluster):
             lambda: aligned(sizes.model),
             program.form.shard_plan(),
             program.project,
-            has_averages=program.has_averages,
+            has_averages=program.optimizer.has_averages,
         )
         self.servers = [self._server]
         self.embeddings = EmbeddingServers([self._server.embeddings], program.form.forms)
@@ -473,7 +475,7 @@ class ThreadsCluster(Cluster):
                 self._computing,
                 program.embedding_steps,
                 program.project,
-                is_built_in=program.is_built_in,
+                is_built_in=isinstance(program.optimizer, MomentumSGD),
             )
             for _ in self.members
         ]

@@ -14,27 +14,19 @@ from syncswitch.trainers.cluster.exchange.shards import (
     cut_between_variables,
     uncut,
 )
-from syncswitch.trainers.cluster.exchange.vectors import (
-    Projection,
-    Update,
-    momentum_update,
-    projected,
-    traced_projection,
-    traced_update,
-)
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches import row_specs
 from syncswitch.trainers.model.function import (
     EmbeddingSteps,
     ModelFunction,
-    flat_update,
+    make_projection,
+    make_update,
     trace_ids,
     trace_projection,
     trace_step,
     trace_update,
 )
-from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import (
     KerasOptimizer,
     MomentumSGD,
@@ -44,6 +36,7 @@ from syncswitch.trainers.model.optimizer import (
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.model.updates import Projection, Update
 
 # Batches are made where the data are; only they and the parameters move to the GPU.
 BESIDE_GPU = "/device:CPU:0"
@@ -66,8 +59,8 @@ class Program:
         self._has_gpus = has_gpus
         self.function = ModelFunction(workload, data)
         self.decay = self.function.statistics_decay
-        self._optimizer = make_optimizer(workload, self.function.parameters)
-        self.form = StateForm(workload, self.function, self._optimizer)
+        self.optimizer = make_optimizer(workload, self.function.parameters)
+        self.form = StateForm(workload, self.function, self.optimizer)
         layouts = (self.form.parameters, self.form.statistics, self.form.slots)
         self.sizes = Sizes(*(layout.size for layout in layouts))
         try:
@@ -81,31 +74,18 @@ class Program:
                 f"model, data and loss do not fit together: {one_line(error)}"
             ) from error
 
-    @property
-    def is_built_in(self) -> bool:
-        return isinstance(self._optimizer, MomentumSGD)
-
-    @property
-    def initial_slots(self) -> Vector:
-        return self._optimizer.initial_slots()
-
     def new_update(self) -> Update:
         """Makes an optimizer for one holder of parameters in this process."""
-        if isinstance(self._optimizer, MomentumSGD):
-            return projected(momentum_update, self.project)
-        # Each has its own variables.
-        optimizer = make_optimizer(self.workload, self.function.parameters)
-        return traced_update(flat_update(trace_update(optimizer, self.sizes.parameters)))
+        optimizer = self.optimizer
+        if not isinstance(optimizer, MomentumSGD):
+            # Each has its own variables.
+            optimizer = make_optimizer(self.workload, self.function.parameters)
+        return make_update(optimizer, self.sizes.parameters, self.project)
 
     @cached_property
     def project(self) -> Projection | None:
         """The projection of parameters in this process; None without constraints."""
-        return traced_projection(trace_projection(self._optimizer, self.sizes.parameters))
-
-    @property
-    def has_averages(self) -> bool:
-        """Whether models are tested and saved with averages, the first slots."""
-        return self._optimizer.has_averages
+        return make_projection(self.optimizer, self.sizes.parameters)
 
     def shards(self, servers: int) -> tuple[Shard, ...]:
         """Divides a state between parameter servers.
@@ -113,7 +93,7 @@ class Program:
         Raises:
             UserError: The optimizer needs the whole state in one place.
         """
-        optimizer = self._optimizer
+        optimizer = self.optimizer
         if servers == 1:
             return uncut(self.sizes)
         sizes = self.form.parameters.sizes
@@ -136,7 +116,7 @@ class Program:
                 self.sizes.model,
                 self.form.shard_plan(number, len(shards)),
                 project=self._projection_of(shard),
-                has_averages=self.has_averages,
+                has_averages=self.optimizer.has_averages,
             )
             for number, shard in enumerate(shards)
         ]
@@ -166,13 +146,13 @@ class Program:
             self.function.embeddings,
             ids,
             project=self._shipped_projection,
-            has_averages=self.has_averages,
+            has_averages=self.optimizer.has_averages,
         )
 
     def _update_of(self, shard: Shard) -> ShippedFunction | None:
         if shard.sizes == self.sizes:
             return self._shipped_update
-        if isinstance(self._optimizer, MomentumSGD) or not shard.sizes.parameters:
+        if isinstance(self.optimizer, MomentumSGD) or not shard.sizes.parameters:
             return None
         traced = trace_update(self._optimizer_of(shard), shard.sizes.parameters)
         return ShippedFunction.of(traced, self.workload)
@@ -184,19 +164,19 @@ class Program:
         return make_optimizer(self.workload, layout, slice(first, last))
 
     def _projection_of(self, shard: Shard) -> ShippedFunction | None:
-        if shard.sizes == self.sizes or not self._optimizer.has_constraints:
+        if shard.sizes == self.sizes or not self.optimizer.has_constraints:
             return self._shipped_projection
         traced = trace_projection(self._optimizer_of(shard), shard.sizes.parameters)
         return None if traced is None else ShippedFunction.of(traced, self.workload)
 
     @cached_property
     def _shipped_projection(self) -> ShippedFunction | None:
-        traced = trace_projection(self._optimizer, self.sizes.parameters)
+        traced = trace_projection(self.optimizer, self.sizes.parameters)
         return None if traced is None else ShippedFunction.of(traced, self.workload)
 
     @cached_property
     def _shipped_update(self) -> ShippedFunction | None:
-        if isinstance(self._optimizer, MomentumSGD):
+        if isinstance(self.optimizer, MomentumSGD):
             return None
-        traced = trace_update(self._optimizer, self.sizes.parameters)
+        traced = trace_update(self.optimizer, self.sizes.parameters)
         return ShippedFunction.of(traced, self.workload)

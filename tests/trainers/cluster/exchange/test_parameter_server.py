@@ -9,10 +9,11 @@ import pytest
 
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import Caller, Sizes, Task
-from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
+from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.model.embeddings import RowGradient, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.row_rules import MomentumRule
+from syncswitch.trainers.model.updates import momentum_update
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group
 from tests.trainers.cluster.members.cluster_contract import in_parallel

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.exchange import vectors as update
-from syncswitch.trainers.cluster.exchange.vectors import Block, momentum_update
+from syncswitch.trainers.cluster.exchange.vectors import Block
+from syncswitch.trainers.model import updates
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
+from syncswitch.trainers.model.updates import momentum_update
 from tests.properties import more_examples
 
 
@@ -33,7 +34,7 @@ def test_it_ends_with_those_who_hold_it() -> None:
 
 
 SGD = MomentumSGD(FlatLayout((), ()))
-PIECE = update._PIECE
+PIECE = updates.PIECE
 
 
 def vectors(seed: int, count: int, size: int) -> list[Vector]:
@@ -56,7 +57,7 @@ def test_momentum_is_to_the_last_bit_that_of_the_optimizer(
 ) -> None:
     parameters, slots, moved, *computed = vectors(size, 3 + gradients, size)
     least = max(1, size // threads)
-    with patch.multiple(update, _LEAST_OF_A_THREAD=least, _THREADS=threads):
+    with patch.multiple(updates, _LEAST_OF_A_THREAD=least, _THREADS=threads):
         mean = np.mean(computed, axis=0)
         for _ in range(3):
             expected, accumulator = SGD.apply(parameters, slots, 0, mean, rate, momentum)

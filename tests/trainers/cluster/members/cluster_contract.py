@@ -21,6 +21,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.optimizer import MomentumSGD
 from syncswitch.trainers.model.outer_step import begun, outer_step, rejoin
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.protocols import AfterAverage, Exchange
@@ -435,7 +436,8 @@ class ClusterContract:
 
     @staticmethod
     def _update_of(cluster: Cluster) -> Any:
-        return None if cluster.program.is_built_in else cluster.program.new_update()
+        is_built_in = isinstance(cluster.program.optimizer, MomentumSGD)
+        return None if is_built_in else cluster.program.new_update()
 
     @staticmethod
     def _gradient_of(cluster: Cluster, worker_step: int) -> Vector:
