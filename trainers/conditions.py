@@ -18,17 +18,11 @@ _USUAL = RunConditions()
 
 @dataclass(frozen=True)
 class ConditionsChoice:
-    """The conditions that the user chose, which mean something only together with a job.
+    """The conditions that the user chose, which mean something only together with a job."""
 
-    Attributes:
-        online: Name of the online policy.
-        switch_mechanism: `hot` or `restart`.
-        inject: Injections and scenarios, as `--inject` takes them.
-    """
-
-    online: str
-    switch_mechanism: str
-    inject: tuple[str, ...] = ()
+    online: str  # name of the online policy
+    switch_mechanism: str  # `hot` or `restart`
+    inject: tuple[str, ...] = ()  # injections and scenarios, as `--inject` takes them
 
     def conditions(
         self,

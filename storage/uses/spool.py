@@ -93,18 +93,12 @@ def _locked(path: Path, more_flags: int = 0) -> Iterator[IO[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class TakenIn:
-    """The result of taking in a spool file.
+    """The result of taking in a spool file."""
 
-    Attributes:
-        recorded: Number of uses that were added to the database.
-        known: Number of uses that were there already.
-        kept: The reason for each line that stays in the file.
-        set_aside: The reason for each line that can never be taken in and is in another file now.
-    """
-
-    recorded: int = 0
-    known: int = 0
-    kept: tuple[str, ...] = ()
+    recorded: int = 0  # number of uses that were added to the database
+    known: int = 0  # number of uses that were there already
+    kept: tuple[str, ...] = ()  # the reason for each line that stays in the file
+    # The reason for each line that can never be taken in and is in another file now.
     set_aside: tuple[str, ...] = ()
 
 

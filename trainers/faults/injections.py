@@ -67,14 +67,10 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A moment or a length, as a share of the job or as training time.
+    """A moment or a length, as a share of the job or as training time."""
 
-    Attributes:
-        value: Rounded to 9 decimals.
-        is_percent: Whether the value is a percentage of W worker-steps; otherwise it is in seconds.
-    """
-
-    value: float
+    value: float  # rounded to 9 decimals
+    # Whether the value is a percentage of W worker-steps; otherwise it is in seconds.
     is_percent: bool
 
     def __post_init__(self) -> None:
@@ -87,25 +83,15 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A deliberate disturbance.
+    """A deliberate disturbance."""
 
-    Attributes:
-        kind: `straggler`, `kill` (SIGKILL) or `hang` (SIGSTOP).
-        role: The part that is disturbed: `worker`, `ps` or `chief`.
-        at: When it begins.
-        number: Index of the worker or parameter server, from 0; 0 for the chief.
-        lasting: How long it lasts; None if it does not end by itself.
-        delay_seconds: Time added to each worker-step.
-        slowdown: Factor on the duration of each worker-step.
-    """
-
-    kind: str
-    role: str
-    at: Extent
-    number: int = 0
-    lasting: Extent | None = None
-    delay_seconds: float = 0.0
-    slowdown: float = 1.0
+    kind: str  # `straggler`, `kill` (SIGKILL) or `hang` (SIGSTOP)
+    role: str  # the part that is disturbed: `worker`, `ps` or `chief`
+    at: Extent  # when it begins
+    number: int = 0  # index of the worker or parameter server, from 0; 0 for the chief
+    lasting: Extent | None = None  # how long it lasts; None if it does not end by itself
+    delay_seconds: float = 0.0  # time added to each worker-step
+    slowdown: float = 1.0  # factor on the duration of each worker-step
 
     @property
     def worker(self) -> int | None:

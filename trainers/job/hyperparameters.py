@@ -8,7 +8,6 @@ its length: in those runs it was 2,000 worker-steps for `additive` and 6,400 for
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cache
 
@@ -18,11 +17,10 @@ from syncswitch.trainers.job.keras_parts import (
     build_schedule,
     check_rate,
     schedule_boundaries,
+    warn_once,
 )
 from syncswitch.trainers.job.schedule import decay_factor, round_worker_steps
 from syncswitch.trainers.job.workload import Momentum, Workload
-
-_LOG = logging.getLogger(__name__)
 
 
 class Configuration:
@@ -41,7 +39,14 @@ class Configuration:
         self._is_own = spec.identity.momentum_after_switch == "own"
         is_wanted = workload.momentum_after_switch == "own"
         if is_wanted and not self._is_own and _is_push(spec.identity.second_protocol):
-            _warn_of_sharing(workload.name, _shared_option(workload))
+            option = _shared_option(workload)
+            if option is not None:  # else an older run goes on
+                warn_once(
+                    f"workload {workload.name!r}: the optimizer has {option}, so all workers share"
+                    f" its variables after the switch ({_SHARED[option]}), and an early switch may"
+                    f" cost accuracy; leave {option} out, or give"
+                    ' momentum_after_switch="same" if that is meant'
+                )
         epoch_worker_steps = examples / workload.batch_size
         self._stage_worker_steps = workload.momentum_stage_worker_steps or epoch_worker_steps
 
@@ -119,21 +124,6 @@ def _shared_option(workload: Workload) -> str | None:
         return None
     built = build_optimizer(workload)
     return next((name for name in _SHARED if getattr(built, name, None)), None)
-
-
-@cache
-def _warn_of_sharing(name: str, option: str | None) -> None:
-    if option is None:  # an older run goes on
-        return
-    _LOG.warning(
-        "workload %r: the optimizer has %s, so all workers share its variables after the switch"
-        " (%s), and an early switch may cost accuracy; leave %s out, or give"
-        ' momentum_after_switch="same" if that is meant',
-        name,
-        option,
-        _SHARED[option],
-        option,
-    )
 
 
 def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stages: int) -> float:

@@ -208,11 +208,7 @@ def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
         )
     if not 0 <= spec.switch_percent <= 100:
         raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
-    _check_retries(spec.retry_percents, spec.switch_percent)
-
-
-def _check_retries(percents: Sequence[float], least: float) -> None:
-    """Refuses percentages that do not ascend from above `least` to below 100."""
+    percents, least = spec.retry_percents, spec.switch_percent
     row = (least, *percents, *([100.0] if percents else []))
     if any(not before < after for before, after in itertools.pairwise(row)):
         raise UserError(

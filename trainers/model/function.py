@@ -391,10 +391,8 @@ _MOST_WHOLE = 1 << 24
 def _is_moving(variable: Any) -> bool:
     if _is_seed(variable) or str(variable.dtype) in ("float64", "string"):
         return False
-    return _is_float(variable) or _is_small(variable)
-
-
-def _is_small(variable: Any) -> bool:
+    if _is_float(variable):
+        return True
     with tf.init_scope():
         return bool((np.abs(variable.numpy().astype(np.float64)) <= _MOST_WHOLE).all())
 

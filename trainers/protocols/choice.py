@@ -38,17 +38,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._+:-]*")
 
 @dataclass(frozen=True)
 class ProtocolChoice:
-    """A protocol with its options.
+    """A protocol with its options."""
 
-    Attributes:
-        text: The choice as it is recorded, such as `dssp:3-15`.
-        kind: Class of the state machine.
-        options: Keyword arguments of that class.
-    """
-
-    text: str
-    kind: type[SyncProtocol]
-    options: Mapping[str, Any]
+    text: str  # the choice as it is recorded, such as `dssp:3-15`
+    kind: type[SyncProtocol]  # class of the state machine
+    options: Mapping[str, Any]  # keyword arguments of that class
 
     @property
     def exchange(self) -> Exchange:

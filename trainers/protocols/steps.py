@@ -56,17 +56,11 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """What came of a ticket.
+    """What came of a ticket."""
 
-    Attributes:
-        loss: That of its batches, before the update.
-        staleness: Number of updates between pull and push; None on a replica.
-        replica: What the protocol sees of a step on a replica.
-    """
-
-    loss: float
-    staleness: int | None = None
-    replica: ReplicaStep | None = None
+    loss: float  # that of its batches, before the update
+    staleness: int | None = None  # number of updates between pull and push; None on a replica
+    replica: ReplicaStep | None = None  # what the protocol sees of a step on a replica
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -33,7 +32,7 @@ from syncswitch.trainers.run.own_tests import (
     is_refuted,
     spread_of,
 )
-from syncswitch.trainers.run.record import Position
+from syncswitch.trainers.run.record import Position, interpolated
 
 _THRESHOLDS, _DEVIATIONS = 5.0, 4.0
 """Thresholds plus standard deviations that a good run may fall below the mean curve."""
@@ -127,14 +126,14 @@ class Guard:
         """The accuracy below which a test at this worker-step is low; -inf if it is not known."""
         if not self._steps or worker_step < self._steps[0]:
             return -math.inf
-        return _between(worker_step, self._steps, self._limits)
+        return interpolated(worker_step, self._steps, self._limits)
 
     def _below(self, last: Sequence[Evaluation]) -> str | None:
         if any(one.accuracy >= self.lowest_accuracy(one.worker_step) for one in last):
             return None
         newest = last[-1]
         limit = self.lowest_accuracy(newest.worker_step)
-        usual = _between(newest.worker_step, self._steps, self._means)
+        usual = interpolated(newest.worker_step, self._steps, self._means)
         text, side = self._metric.text, "above" if self._metric.is_less_better else "below"
         return (
             f"{IN_A_ROW} evaluations in a row are {side} those of runs without a switch: "
@@ -155,7 +154,7 @@ class Guard:
         pace = (accuracy - converged_accuracy(earlier)) / max(1, done - earlier[-1].worker_step)
         rise = max(0.0, PACE_KEPT * pace * (self._total_worker_steps - done))
         if self._steps:
-            usual = [_between(one.worker_step, self._steps, self._means) for one in newest]
+            usual = [interpolated(one.worker_step, self._steps, self._means) for one in newest]
             final = statistics.fmean(self._means[-CONVERGENCE_EVALUATIONS:])
             rise = max(rise, final - statistics.fmean(usual))
         band = self._band
@@ -202,16 +201,6 @@ def _limits(band: Band, total_worker_steps: int) -> list[float]:
         )
         limits.append(lowest - (_THRESHOLDS * band.threshold + _DEVIATIONS * deviation))
     return limits
-
-
-def _between(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
-    """Interpolates the value at a step; after the last step it is the last value."""
-    after = bisect_right(steps, step)
-    if after == len(steps):
-        return values[-1]
-    before = after - 1
-    share = (step - steps[before]) / (steps[after] - steps[before])
-    return values[before] + share * (values[after] - values[before])
 
 
 @dataclass(frozen=True, slots=True)

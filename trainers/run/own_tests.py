@@ -48,22 +48,15 @@ _RANGE = 0.05  # of what a run has risen, which stands for a threshold that is n
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the signs know of a job.
+    """What the signs know of a job."""
 
-    Attributes:
-        total_worker_steps: Its length.
-        metric: What the tests measure.
-        threshold: The accuracy that may be lost; 0 if it is not known.
-        is_alike: Whether runs follow the first protocol's curve after the switch, as they do with a
-            momentum for each worker.
-        decays: Worker-steps at which the learning rate decays; None if unknown.
-    """
-
-    total_worker_steps: int
-    metric: Metric
-    threshold: float
+    total_worker_steps: int  # its length
+    metric: Metric  # what the tests measure
+    threshold: float  # the accuracy that may be lost; 0 if it is not known
+    # Whether runs follow the first protocol's curve after the switch, as they do with a momentum
+    # for each worker.
     is_alike: bool
-    decays: Sequence[int] | None
+    decays: Sequence[int] | None  # worker-steps at which the learning rate decays; None if unknown
 
 
 def failure(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:

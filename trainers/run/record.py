@@ -139,6 +139,15 @@ class LossMean:
         return mean
 
 
+def interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
+    """Interpolates the value at a step; before the first and after the last step it is theirs."""
+    after = bisect_right(steps, step)
+    if after in (0, len(steps)):
+        return values[max(0, after - 1)]
+    share = (step - steps[after - 1]) / (steps[after] - steps[after - 1])
+    return values[after - 1] + share * (values[after] - values[after - 1])
+
+
 class RunTimes:
     """The training time of a run as a function of its worker-steps.
 
@@ -166,12 +175,7 @@ class RunTimes:
         self._seconds = [min(one, training_seconds) for one in times]
 
     def seconds_at(self, worker_step: float) -> float:
-        steps, seconds = self._worker_steps, self._seconds
-        after = bisect_right(steps, worker_step)
-        if after in (0, len(steps)):
-            return seconds[max(0, after - 1)]
-        share = (worker_step - steps[after - 1]) / (steps[after] - steps[after - 1])
-        return seconds[after - 1] + share * (seconds[after] - seconds[after - 1])
+        return interpolated(worker_step, self._worker_steps, self._seconds)
 
 
 def cut_phases(

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import Recipe, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import Recipe, WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.faults.active import ActiveInjections
@@ -643,17 +643,13 @@ class TimedJob:
 
 
 def simulate_phases(
-    profile: ClusterProfile,
-    job: TimedJob,
-    switch_percent: float,
-    seed: int,
-    conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
+    profile: ClusterProfile, job: TimedJob, switch_percent: float, seed: int
 ) -> tuple[PhaseRecord, ...]:
     """The phases of a run that is played on the virtual clock without computing anything."""
     steps = job.total_worker_steps
     unknown = WorkloadIdentity.undescribed("timed", steps, job.workers, job.protocols, Metric())
     identity = replace(unknown, recipe=Recipe(evaluation_interval_worker_steps=steps))
-    spec = TrialSpec(identity, switch_percent, seed, conditions=conditions)
+    spec = TrialSpec(identity, switch_percent, seed)
     log = RunLog(spec, Observer(), lambda accuracy: False)
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)
     for _ in Timeline(spec, log, times, StepExecutor()).segments():

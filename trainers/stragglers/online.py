@@ -21,16 +21,12 @@ ONLINE = ("none", "greedy", "elastic")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An online policy's decision.
+    """An online policy's decision."""
 
-    Attributes:
-        events: Observations and decisions, in order, for the record of the run.
-        remove: Workers that get no more steps until the switch.
-        protocol: The protocol to continue with, `first` or `second`; None for no change.
-    """
-
+    # Observations and decisions, in order, for the record of the run.
     events: tuple[RunEvent, ...] = ()
-    remove: tuple[int, ...] = ()
+    remove: tuple[int, ...] = ()  # workers that get no more steps until the switch
+    # The protocol to continue with, `first` or `second`; None for no change.
     protocol: Literal["first", "second"] | None = None
 
 

@@ -41,19 +41,12 @@ _MOST_LOSSES = 10
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What a cluster goes on with until the run ends, goes back, restarts or loses a server.
+    """What a cluster goes on with until the run ends, goes back, restarts or loses a server."""
 
-    Attributes:
-        state: The state to begin with; None for the one that is on the cluster.
-        restarts_at_switch: Whether it ends at the switch, for another cluster.
-        undone: See `Undone`.
-        is_first: Whether the clock begins with it.
-    """
-
-    state: ModelState | None
-    restarts_at_switch: bool
-    undone: Undone = field(default_factory=dict)
-    is_first: bool = False
+    state: ModelState | None  # the state to begin with; None for the one that is on the cluster
+    restarts_at_switch: bool  # whether it ends at the switch, for another cluster
+    undone: Undone = field(default_factory=dict)  # see `Undone`
+    is_first: bool = False  # whether the clock begins with it
 
 
 class ClusterTrainer(Trainer):

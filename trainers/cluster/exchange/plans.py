@@ -61,28 +61,28 @@ class Plan:
     """The plan of a part that holds parameters.
 
     `update` is the optimizer; None for SGD with momentum. `project` brings parameters back to where
-    constraints allow them; None without any. With `has_averages` the first slots are averages, with
-    which models are tested and saved.
+    constraints allow them; None without any.
     """
 
     sizes: Sizes
     decay: Vector
     update: ShippedFunction | None
     project: ShippedFunction | None = field(default=None, kw_only=True)
-    has_averages: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
 class ServerPlan(Plan):
     """The plan of a parameter server.
 
-    `shard` is its piece of what workers pull, `model` the length of all of that.
+    `shard` is its piece of what workers pull, `model` the length of all of that. With
+    `has_averages` the first slots are averages, with which models are tested and saved.
     """
 
     workers: int
     shard: slice
     model: int
     embeddings: ShardPlan = NO_EMBEDDINGS
+    has_averages: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,18 +21,14 @@ A worker that dies during a push may have reached some of the servers.
 
 @dataclass(frozen=True)
 class Shard:
-    """The pieces of the flat vectors that one parameter server holds.
+    """The pieces of the flat vectors that one parameter server holds."""
 
-    Attributes:
-        parameters: Its piece of the parameters.
-        statistics: Its piece of the statistics. The two are adjacent in the vector of parameters
-            followed by statistics.
-        slots: Its pieces of the slots, in the order in which it holds them. An optimizer's variable
-            that belongs to no single parameter is in every shard.
-    """
-
-    parameters: slice
+    parameters: slice  # its piece of the parameters
+    # Its piece of the statistics. The two are adjacent in the vector of parameters followed by
+    # statistics.
     statistics: slice
+    # Its pieces of the slots, in the order in which it holds them. An optimizer's variable that
+    # belongs to no single parameter is in every shard.
     slots: tuple[slice, ...]
 
     @property

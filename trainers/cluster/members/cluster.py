@@ -65,7 +65,8 @@ class Cluster(ABC):
     """A cluster that makes one run after the other.
 
     Each call to the parameter servers goes to all of them at the same time. They receive pushes
-    independently: while workers push, one may have a gradient that another does not have yet.
+    independently: while workers push, one may have a gradient that another does not have yet. What
+    asks workers for means raises ServerLostError if none of them can be reached.
 
     Attributes:
         kind: The kind of launcher, by which `check_injections` knows what can be disturbed.
@@ -227,11 +228,7 @@ class Cluster(ABC):
             self.replicas.pop(worker, None)
 
     def mean_slots(self, workers: Iterable[int]) -> Vector:
-        """Returns the mean of these workers' slots; some may be a step ahead.
-
-        Raises:
-            ServerLostError: None of the workers could be reached.
-        """
+        """Returns the mean of these workers' slots; some may be a step ahead."""
         total, count = np.zeros(0, np.float32), 0
         # One after the other: those of all workers together may be more than fits into memory.
         for _, (slots,) in self._each_fetched(workers, ("slots", self.program.sizes.slots)):
@@ -290,11 +287,7 @@ class Cluster(ABC):
         raise _all_lost()
 
     def mean_replica(self, workers: Iterable[int]) -> ModelState:
-        """Returns the mean of these replicas, slots included, with the highest update count.
-
-        Raises:
-            ServerLostError: None of the workers could be reached.
-        """
+        """Returns the mean of these replicas, slots included, with the highest update count."""
         sizes = self.program.sizes
         found = self._fetched(workers, ("model", sizes.model), ("slots", sizes.slots))
         model, slots = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
@@ -305,11 +298,7 @@ class Cluster(ABC):
         return ModelState(parameters, slots, statistics, updates)
 
     def replica_snapshot(self, workers: Iterable[int]) -> tuple[Vector, Vector]:
-        """Returns the mean parameters and statistics of replicas; some may be a step ahead.
-
-        Raises:
-            ServerLostError: None of the workers could be reached.
-        """
+        """Returns the mean parameters and statistics of replicas; some may be a step ahead."""
         sizes, program = self.program.sizes, self.program
         averages: list[tuple[Piece, int]] = []
         if program.optimizer.has_averages:

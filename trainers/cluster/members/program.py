@@ -146,7 +146,6 @@ class Program:
             self.function.embeddings,
             ids,
             project=self._shipped_projection,
-            has_averages=self.optimizer.has_averages,
         )
 
     def _update_of(self, shard: Shard) -> ShippedFunction | None:

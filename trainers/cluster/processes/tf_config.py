@@ -60,18 +60,13 @@ class _Content(msgspec.Struct):
 
 @dataclass(frozen=True)
 class TfConfig:
-    """A cluster and the role of this process in it.
+    """A cluster and the role of this process in it."""
 
-    Attributes:
-        addresses: The addresses by job, each `host:port`: one `chief`, and each `ps` and `worker`
-            in the order of their numbers.
-        job: The job of this process: one of these, or `evaluator`, which has nothing to do.
-        task: The number of this process in its job.
-    """
-
+    # The addresses by job, each `host:port`: one `chief`, and each `ps` and `worker` in the order
+    # of their numbers.
     addresses: Mapping[str, tuple[str, ...]]
-    job: str
-    task: int
+    job: str  # the job of this process: one of these, or `evaluator`, which has nothing to do
+    task: int  # the number of this process in its job
 
     @property
     def workers(self) -> int:
