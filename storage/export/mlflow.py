@@ -25,7 +25,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError, one_line
 from syncswitch.storage.policies.file import policy_text
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
-from syncswitch.storage.records.flat import flat
+from syncswitch.storage.records.flat import columns, flat
 from syncswitch.storage.records.job import (
     RegisteredWorkload,
     RunConditions,
@@ -34,7 +34,7 @@ from syncswitch.storage.records.job import (
     protocol_text,
 )
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
@@ -74,20 +74,8 @@ _RESULTS = (
     "switch_overhead_seconds",
 )
 _POLICY_METRICS = (
-    "switch_percent",
-    "target_accuracy",
-    "threshold",
-    "mean_accuracy",
-    "training_seconds",
-    "baseline_seconds",
-    "speed_up",
-    "speed_up_low",
-    "speed_up_high",
-    "confidence",
-    "kept_share",
-    "delivered_share",
-    "baseline_kept_share",
-    "expected_time",
+    *("switch_percent", "target_accuracy", "threshold", "speed_up"),
+    *(one.name for part in (Measured, Promise) for one in columns(part) if one.kind is float),
 )
 
 

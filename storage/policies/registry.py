@@ -258,12 +258,10 @@ class PolicyRegistry:
 
     def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
         """Returns the trials that a version rests on, in their order."""
+        same = ("switch_percent", "replicate", "converged_accuracy", "diverged")
         measured = (
             TRIALS.c.state == TrialState.COMPLETE,
-            TRIALS.c.switch_percent == EVIDENCE.c.switch_percent,
-            TRIALS.c.replicate == EVIDENCE.c.replicate,
-            TRIALS.c.converged_accuracy == EVIDENCE.c.converged_accuracy,
-            TRIALS.c.diverged == EVIDENCE.c.diverged,
+            *(TRIALS.c[name] == EVIDENCE.c[name] for name in same),
             func.coalesce(TRIALS.c.training_seconds, 0.0) == EVIDENCE.c.training_seconds,
         )
         query = (

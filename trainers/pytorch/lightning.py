@@ -79,7 +79,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             policy,
             monitor,
             seed,
-            second_way or LocalSgd(),
+            second_way,
             switch_at=switch_at,
             metric_goal=metric_goal,
         )

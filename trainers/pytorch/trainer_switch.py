@@ -138,7 +138,7 @@ class TrainerSwitch:
         policy: str | Path | None,
         metric: str,
         seed: int,
-        second_way: SecondWay,
+        second_way: SecondWay | None = None,
         *,
         switch_at: float | None = None,
         metric_goal: str | None = None,
@@ -152,7 +152,7 @@ class TrainerSwitch:
             metric_name=metric,
             metric_goal=metric_goal,
         )
-        self._metric, self._second_way = metric, second_way
+        self._metric, self._second_way = metric, second_way or LocalSgd()
         self._is_second = False
         self._rate = 0.0
         self.saved: dict[str, str] = {}

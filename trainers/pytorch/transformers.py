@@ -85,7 +85,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
             policy,
             metric,
             seed,
-            second_way or LocalSgd(),
+            second_way,
             switch_at=switch_at,
             metric_goal=metric_goal,
         )
