@@ -10,12 +10,15 @@ import secrets
 import shutil
 import stat
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from syncswitch.storage.errors import FatalError, UserError
+
+_TAIL_BYTES = 16_384
 
 
 @contextmanager
@@ -115,6 +118,17 @@ def open_plain_file(path: Path) -> BinaryIO:
         file.close()
         raise OSError(errno.EINVAL, "it is not a regular file")
     return file
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """Returns the last lines of a file that are not empty; none if it cannot be read."""
+    try:
+        with open_plain_file(path) as file:
+            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return list(deque((line.strip() for line in text.splitlines() if line.strip()), count))
 
 
 def check_private(folder: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -179,7 +178,6 @@ def _quoted(line: str) -> str:
 Line = tuple[int, str]  # a line's number, from 1, and its text
 _BLOCK_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 1 << 20
-_TAIL_BYTES = 16_384
 
 # This much output without a result deserves a warning.
 _EARLY_SECONDS = 60.0
@@ -236,17 +234,6 @@ class GrowingFile:
         self._number += 1
         text = line.decode(errors="replace")
         return self._number, text.removeprefix("\ufeff") if self._number == 1 else text
-
-
-def last_lines(path: Path, count: int) -> list[str]:
-    """Returns the last lines of a file that are not empty; none if it cannot be read."""
-    try:
-        with open_plain_file(path) as file:
-            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return []
-    return list(deque((line.strip() for line in text.splitlines() if line.strip()), count))
 
 
 PRINTED_LAST = "; it printed last: "

@@ -22,6 +22,7 @@ from typing import Any
 from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
+from syncswitch.storage.files import last_lines
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import (
@@ -38,7 +39,6 @@ from syncswitch.trainers.command.reports import (
     GrowingFile,
     ParseLine,
     ReportLog,
-    last_lines,
     parse_json,
     pattern_reader,
     size_bytes,

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.files import last_lines
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command.reports import (
@@ -21,7 +22,6 @@ from syncswitch.trainers.command.reports import (
     RepeatedOutput,
     Report,
     ReportLog,
-    last_lines,
     parse_json,
     pattern_reader,
     size_bytes,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-import os
 import signal
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
+
+from syncswitch.storage.files import last_lines
 
 if TYPE_CHECKING:
     from syncswitch.trainers.cluster.exchange.security import Address, Part
@@ -125,13 +126,7 @@ def with_last_output(status: ProcessStatus, log: Path) -> ProcessStatus:
 
 def tail_of_log(log: Path) -> str:
     """Returns the last lines of a log, shortened and on one line."""
-    content = b""
-    with suppress(OSError), log.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        # Enough for the longest lines, even at four bytes per character.
-        file.seek(max(0, size - _LINES * _LONGEST_LINE * 4))
-        content = file.read()
-    return last_output(content.decode(errors="replace"))
+    return last_output("\n".join(last_lines(log, _LINES)))
 
 
 def last_output(text: str) -> str:
