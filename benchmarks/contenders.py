@@ -122,25 +122,11 @@ def _best_trial(study: Study, candidates: tuple[float, ...]) -> float:
     return candidates[place]
 
 
-def random_sampler(seed: int) -> BaseSampler:
-    """Chance."""
-    from optuna.samplers import RandomSampler
+def _sampler(kind: str, seed: int) -> BaseSampler:
+    from optuna import samplers
 
-    return RandomSampler(seed=seed)
-
-
-def tpe_sampler(seed: int) -> BaseSampler:
-    """Optuna's default."""
-    from optuna.samplers import TPESampler
-
-    return TPESampler(seed=seed)
-
-
-def gp_sampler(seed: int) -> BaseSampler:
-    """Bayesian optimization with a Gaussian process."""
-    from optuna.samplers import GPSampler
-
-    return GPSampler(seed=seed)
+    made: BaseSampler = getattr(samplers, kind)(seed=seed)
+    return made
 
 
 def has_gp() -> bool:
@@ -210,11 +196,11 @@ def contenders() -> list[Contender]:
         _adaptive(f"{_ADAPTIVE}, no early stop", early_stop=False),
         _adaptive(f"{_ADAPTIVE}, neither", share_prefix=False, early_stop=False),
         *(Contender((f"grid, {repeats} runs each",), _grid(repeats)) for repeats in (3, 5)),
-        _optuna("random", random_sampler),
-        _optuna("Optuna TPE", tpe_sampler),
+        _optuna("random", "RandomSampler"),
+        _optuna("Optuna TPE", "TPESampler"),
     ]
     if has_gp():
-        found.append(replace(_optuna("Optuna GP", gp_sampler), is_slow=True))
+        found.append(replace(_optuna("Optuna GP", "GPSampler"), is_slow=True))
     return found
 
 
@@ -306,10 +292,10 @@ def _grid(repeats: int) -> Search:
     return functools.partial(grid_search, repeats=repeats)
 
 
-def _optuna(name: str, sampler: Sampler) -> Contender:
+def _optuna(name: str, sampler: str) -> Contender:
     return Contender(
         (f"{name}, means", f"{name}, best trial"),
-        functools.partial(optuna_search, sampler=sampler),
+        functools.partial(optuna_search, sampler=functools.partial(_sampler, sampler)),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -135,13 +134,13 @@ class Error(NamedTuple):
     is_retryable: bool
 
 
-def drawn_cases(count: int, seed: int, pairs: Sequence[tuple[str, str]] = PAIRS) -> list[Case]:
+def drawn_cases(count: int, seed: int) -> list[Case]:
     """Disturbed runs, cluster by cluster; each depends on its number and the seed alone."""
-    cases = [_drawn(number, random.Random(f"{seed}-{number}"), pairs) for number in range(count)]
+    cases = [_drawn(number, random.Random(f"{seed}-{number}")) for number in range(count)]
     return sorted(cases, key=lambda case: (case.lane, case.number))
 
 
-def reference_cases(seed: int, pairs: Sequence[tuple[str, str]] = PAIRS) -> list[Case]:
+def reference_cases(seed: int) -> list[Case]:
     """Undisturbed runs: each pair once on each cluster, each with a seed of its own."""
     lanes = [
         (launcher, workers, servers)
@@ -151,7 +150,7 @@ def reference_cases(seed: int, pairs: Sequence[tuple[str, str]] = PAIRS) -> list
     ]
     cases = []
     for launcher, workers, servers in lanes:
-        for pair in _fitting(pairs, workers):
+        for pair in _fitting(workers):
             chance = random.Random(f"{seed}-{launcher}-{workers}-{servers}-{pair}")
             percent, job_seed = _percent(chance), chance.randrange(1_000_000)
             case = Case(-1, launcher, workers, pair, percent, "hot", "none", job_seed)
@@ -159,10 +158,10 @@ def reference_cases(seed: int, pairs: Sequence[tuple[str, str]] = PAIRS) -> list
     return cases
 
 
-def _drawn(number: int, chance: random.Random, pairs: Sequence[tuple[str, str]]) -> Case:
+def _drawn(number: int, chance: random.Random) -> Case:
     (launcher,) = chance.choices(list(_LAUNCHERS), _LAUNCHER_WEIGHTS)
     workers, servers = chance.choice(WORKERS), chance.choice(SERVERS[launcher])
-    pair = chance.choice(_fitting(pairs, workers))
+    pair = chance.choice(_fitting(workers))
     possible = _LAUNCHERS[launcher]
     (count,) = chance.choices((1, 2, 3), _COUNT_WEIGHTS)
     # Another chief takes a while to start, so that these are drawn half as often.
@@ -198,9 +197,9 @@ def _drawn(number: int, chance: random.Random, pairs: Sequence[tuple[str, str]])
     )
 
 
-def _fitting(pairs: Sequence[tuple[str, str]], workers: int) -> list[tuple[str, str]]:
+def _fitting(workers: int) -> list[tuple[str, str]]:
     """Pairs for so many workers: groups of two need an even number."""
-    return [pair for pair in pairs if workers % 2 == 0 or "ds-sync:2" not in pair]
+    return [pair for pair in PAIRS if workers % 2 == 0 or "ds-sync:2" not in pair]
 
 
 def _percent(chance: random.Random) -> float:

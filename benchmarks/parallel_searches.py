@@ -35,12 +35,12 @@ from benchmarks.problems import (
     Problem,
     RecordedJob,
     generated_problem,
-    halved_percents,
     recorded_jobs,
 )
 from reproduction.replays import PlayedRecording
 from reproduction.simulator import Ledger, RunAt, SimulatedSearch
 from syncswitch.searcher.search.plan import replicate_seed
+from syncswitch.searcher.strategies.adaptive.strategy import halved_percents
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.observation import Observation
@@ -247,7 +247,7 @@ def _simulated_job(reference: str, workers: int) -> RecordedJob:
     identity = simulated_identity(workload, workers, ("bsp", "asp"), profile)
     specs = [
         TrialSpec(identity, percent, replicate_seed(0, replicate), replicate)
-        for percent in halved_percents(HALVINGS)
+        for percent in halved_percents(HALVINGS)[::-1]
         for replicate in range(RUNS)
     ]
     with SimulatedTrainer(workload, workers, profile) as trainer:

@@ -18,14 +18,15 @@ import numpy as np
 from reproduction.logs import write_table
 from reproduction.replays import PlayedRecording
 from reproduction.simulator import PlayedRun
+from syncswitch.searcher.strategies.adaptive.strategy import halved_percents
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing import import_runs, read_table
+from syncswitch.storage.records.trial import BASELINE_PERCENT as BASELINE_PERCENT
 from syncswitch.trainers.replay import read_recording
 
 BETA = 0.01
-BASELINE_PERCENT = 100.0
 
 
 class Problem(Protocol):
@@ -73,11 +74,6 @@ class Problem(Protocol):
 
     def policy_seconds(self, percent: float) -> float:
         """Expected time of a training that switches there."""
-
-
-def halved_percents(halvings: int) -> tuple[float, ...]:
-    """The ends of repeated halving in percent, ascending."""
-    return tuple(BASELINE_PERCENT / 2**k for k in range(halvings, -1, -1))
 
 
 def is_acceptable(problem: Problem, percent: float) -> bool:
@@ -147,8 +143,8 @@ class GeneratedProblem:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """The ends of repeated halving."""
-        return halved_percents(self.halvings)
+        """The ends of repeated halving, ascending."""
+        return halved_percents(self.halvings)[::-1]
 
     @property
     def best_percent(self) -> float:
@@ -338,9 +334,8 @@ class RecordedProblem:
     @property
     def grid(self) -> tuple[float, ...]:
         """The recorded ends of repeated halving."""
-        return tuple(
-            percent for percent in halved_percents(self.halvings) if percent in self.job.runs.means
-        )
+        ends = halved_percents(self.halvings)[::-1]
+        return tuple(percent for percent in ends if percent in self.job.runs.means)
 
     @property
     def best_percent(self) -> float:

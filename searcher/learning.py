@@ -657,37 +657,30 @@ def first_policy(
     if allowed is None and before is not None and before.threshold:
         allowed = AllowedLoss(before.threshold)
     job = _unused_job(database, identity, goes_back, lessons).held_to(allowed)
-    is_alone, seconds = held == BASELINE_PERCENT, record.training_seconds
-    target = accuracy if is_alone else None
-    policy = replace(job.policy, target_accuracy=target)
-    if is_alone and policy.threshold:
-        curve = [record.evaluations]
-        policy = replace(policy, band=measured_band(accuracy, policy.threshold, curve))
+    blank, seconds = job.policy, record.training_seconds
+    percent, promise, band = blank.switch_percent, blank.promise, blank.band
+    target = accuracy if held == BASELINE_PERCENT else None
+    if target is not None and blank.threshold:
+        band = measured_band(target, blank.threshold, [record.evaluations])
     if begins_from is not None:
-        policy = replace(
-            policy,
-            switch_percent=held,
-            target_accuracy=begins_from.target_accuracy,
-            promise=replace(
-                policy.promise,
-                reason=f"begun from version {begins_from.version} for {begins_from.job.workers}"
-                f" simulated workers, a switch at {begins_from.switch_percent:g} %",
-            ),
-            band=replace(_band_of(begins_from), threshold=policy.threshold),
+        percent, target = held, begins_from.target_accuracy
+        reason = (
+            f"begun from version {begins_from.version} for {begins_from.job.workers}"
+            f" simulated workers, a switch at {begins_from.switch_percent:g} %"
         )
+        promise = replace(promise, reason=reason)
+        band = replace(_band_of(begins_from), threshold=blank.threshold)
     elif (answer := job.answer()) is not None:
-        policy = replace(
-            policy,
-            switch_percent=answer.switch_percent,
-            target_accuracy=answer.target_accuracy,
-            promise=answer.promise,
-        )
-    is_its_switch = held == policy.switch_percent
+        percent, target, promise = answer.switch_percent, answer.target_accuracy, answer.promise
     policy = replace(
-        policy,
+        blank,
+        switch_percent=percent,
+        target_accuracy=target,
+        promise=promise,
+        band=band,
         measured=Measured(
-            mean_accuracy=accuracy if is_its_switch else None,
-            training_seconds=seconds if is_its_switch and held == began else None,
+            mean_accuracy=accuracy if held == percent else None,
+            training_seconds=seconds if began == held == percent else None,
             baseline_seconds=seconds if began == BASELINE_PERCENT else None,
         ),
     )
@@ -744,10 +737,10 @@ def job_of(
     if goes_back is None:
         first_failures = (use.failed[0] for use in counted if use.failed)
         has_begun_anew = any(
-            one.switch_percent > 0 and one.lost_seconds >= one.elapsed_seconds > 0
-            for one in first_failures
+            search.switch_percent > 0 and search.lost_seconds >= search.elapsed_seconds > 0
+            for search in first_failures
         )
-        told = [one.options.get("goes_back", True) for one in searches]
+        told = [search.options.get("goes_back", True) for search in searches]
         goes_back = all(told) and not has_begun_anew
     if identity is None:
         return UsedJob(policy, counted, goes_back)

@@ -209,8 +209,8 @@ def none_found(
         message = f"{reference!r} has no policy {choice!r}; its versions and aliases are: {names}"
         return PolicyError(message, remedy=what_to_do)
     options: list[Part] = [" with"] if selection.options else []
-    for one in selection.options:
-        options += [" ", replace(one, verb="")]
+    for option in selection.options:
+        options += [" ", replace(option, verb="")]
     clusters = "; ".join(dict.fromkeys(entry.identity.cluster for entry in entries))
     there = f" (there is one for {clusters})" if clusters else ""
     place = choice if is_policy_file(choice) else shown(storage_url)

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable
 
 from syncswitch.storage.policies.unmeasured import RECORDED
-from syncswitch.storage.records.job import RunConditions, protocol_text
+from syncswitch.storage.records.job import RunConditions, protocol_label, protocol_text
 from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.values import condition_values
 
 _ACCURACY = Metric()
@@ -45,6 +46,12 @@ def duration_text(seconds: float) -> str:
 def percent_text(percent: float) -> str:
     """A switch point, for example `12.5 %`."""
     return f"{percent:.6g} %"
+
+
+def switch_text(percent: float, first_protocol: str) -> str:
+    """A switch point in tables, for example `25 %`, or `100 % (BSP)`."""
+    alone = f" ({protocol_label(first_protocol)})" if percent >= BASELINE_PERCENT else ""
+    return f"{percent:g} %{alone}"
 
 
 def momentum_text(rule: str | None) -> str | None:

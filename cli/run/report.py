@@ -344,12 +344,12 @@ def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
     if not guard.failed:
         return "The guard found nothing wrong after the switch."
     tries = [
-        f"{one.switch_percent:g} % after {one.lost_seconds:.1f} s: {one.alarm}"
-        for one in guard.failed
+        f"{failed.switch_percent:g} % after {failed.lost_seconds:.1f} s: {failed.alarm}"
+        for failed in guard.failed
     ]
     first, held = protocol_text(record.spec.identity.first_protocol), guard.held_percent
     went, then, done = "went back to the switch at", "to that at", "did the rest"
-    if all(0 < one.elapsed_seconds <= one.lost_seconds for one in guard.failed):
+    if all(0 < failed.elapsed_seconds <= failed.lost_seconds for failed in guard.failed):
         went, then, done = "gave up the switch at", "that at", "trained from the start"
     last = f"The switch at {held:g} % held"
     if held in (None, BASELINE_PERCENT):

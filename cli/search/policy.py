@@ -326,27 +326,21 @@ def diff(
 
     before, after = side(first), side(second)
     a, b = before.policy, after.policy
-    found = policy_differences(a, b, before.identity, after.identity)
+    changes = policy_differences(a, b, before.identity, after.identity)
     if as_json:
         fields = ("workload", "fingerprint", "version", "created_at")
         sides = [
             {"name": name, **{field: flat(one)[field] for field in fields}}
             for name, one in ((first, a), (second, b))
         ]
-        differences = [asdict(one) for one in found]
-        print_json(
-            {
-                "before": sides[0],
-                "after": sides[1],
-                "is_equal": not found,
-                "differences": differences,
-            }
-        )
-    elif found:
+        differences = list(map(asdict, changes))
+        document = {"before": sides[0], "after": sides[1], "is_equal": not changes}
+        print_json({**document, "differences": differences})
+    elif changes:
         rows = []
-        for one in found:
-            values = zip((first, second), _before_and_after(one), strict=True)
-            rows.append([("field", one.field.replace("_", " ")), *values])
+        for change in changes:
+            values = zip((first, second), _before_and_after(change), strict=True)
+            rows.append([("field", change.field.replace("_", " ")), *values])
         print_rows(rows)
     else:
         echo(f"{first} and {second} are equal ({a.job.workload}, {before.identity.cluster})")

@@ -32,13 +32,13 @@ from syncswitch.searcher.words import (
     duration_text,
     momentum_text,
     run_conditions_text,
+    switch_text,
     trainings_text,
     workers_text,
 )
 from syncswitch.storage.columns import JobColumns
 from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.records.flat import columns, flat
-from syncswitch.storage.records.job import protocol_label
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
@@ -298,26 +298,25 @@ def _run_table(search: SearchStatus) -> Table:
 
 def _switch_point_table(search: SearchStatus) -> Table:
     metric = search.job.decided_by
-    has_answers = any(one.answer_probability is not None for one in search.switch_points)
+    has_answers = any(point.answer_probability is not None for point in search.switch_points)
     columns = ["switch at", "runs", metric.name, "spread", "verdict"]
     table = _table(*columns, *(["the answer?"] if has_answers else []), words="the answer?")
-    for one in search.switch_points:
-        is_baseline, probability = one.switch_percent == 100, one.answer_probability or 0.0
-        if not (one.runs or one.in_flight_runs) and probability < _LEAST_PROBABILITY:
+    for point in search.switch_points:
+        is_baseline, probability = point.switch_percent == 100, point.answer_probability or 0.0
+        if not (point.runs or point.in_flight_runs) and probability < _LEAST_PROBABILITY:
             continue
-        spread = one.standard_deviation
+        spread = point.standard_deviation
         cells = [
-            f"{one.switch_percent:g} %"
-            + (f" ({protocol_label(search.job.first_protocol)})" * is_baseline),
-            f"{one.runs}" + (f" + {one.in_flight_runs}" if one.in_flight_runs else ""),
-            f"{one.diverged_runs} diverged"
-            if one.diverged_runs
-            else accuracy_text(one.mean_accuracy, metric),
-            NONE if spread is None or one.diverged_runs else metric.amount(spread),
-            "target" if is_baseline else _VERDICTS[one.accepted],
+            switch_text(point.switch_percent, search.job.first_protocol),
+            f"{point.runs}" + (f" + {point.in_flight_runs}" if point.in_flight_runs else ""),
+            f"{point.diverged_runs} diverged"
+            if point.diverged_runs
+            else accuracy_text(point.mean_accuracy, metric),
+            NONE if spread is None or point.diverged_runs else metric.amount(spread),
+            "target" if is_baseline else _VERDICTS[point.accepted],
             *([f"{_percent(probability)} {_bar(probability, 12, rest='')}"] if has_answers else []),
         ]
-        is_open = one.switch_percent == search.bracket.open_percent
+        is_open = point.switch_percent == search.bracket.open_percent
         table.add_row(*cells, style="bold" if is_open else None)
     return table
 

@@ -30,6 +30,7 @@ from syncswitch.searcher.words import (
     accuracy_text,
     conditions_text,
     named_text,
+    switch_text,
     value_text,
     workers_text,
 )
@@ -40,7 +41,6 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
 from syncswitch.storage.records.flat import flat, values_of
-from syncswitch.storage.records.job import protocol_label
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.choice import TrialChoice
 from syncswitch.storage.trials.store import TrialStore
@@ -232,8 +232,8 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
 
 
 def _print_switch_points(points: list[SwitchPointStatistics], clusters: Mapping[str, str]) -> None:
-    def shared(one: SwitchPointStatistics) -> tuple[str, str]:
-        return one.job.fingerprint, conditions_text(*values_of(one.under))
+    def shared(point: SwitchPointStatistics) -> tuple[str, str]:
+        return point.job.fingerprint, conditions_text(*values_of(point.under))
 
     for number, ((fingerprint, conditions), group) in enumerate(groupby(points, key=shared)):
         first, *others = group
@@ -245,21 +245,20 @@ def _print_switch_points(points: list[SwitchPointStatistics], clusters: Mapping[
         print_rows([_switch_point_cells(one) for one in (first, *others)], {"stopped"})
 
 
-def _switch_point_cells(one: SwitchPointStatistics) -> Row:
-    name = f" ({protocol_label(one.job.first_protocol)})" if one.candidate_percent == 100 else ""
+def _switch_point_cells(point: SwitchPointStatistics) -> Row:
     accuracy = accuracy_interval(
-        one.mean_accuracy, one.lower_accuracy, one.upper_accuracy, one.metric.metric
+        point.mean_accuracy, point.lower_accuracy, point.upper_accuracy, point.metric.metric
     )
-    share = None if one.speed_up is None else 1 / one.speed_up
+    share = None if point.speed_up is None else 1 / point.speed_up
     return [
-        ("switch at", f"{one.candidate_percent:g} %{name}"),
-        ("runs", str(one.runs)),
-        ("diverged", str(one.diverged_runs or NONE)),
-        ("stopped", str(one.stopped_runs or NONE)),
-        (one.metric.name, accuracy),
-        ("seconds", value_text(one.mean_training_seconds, ".1f")),
+        ("switch at", switch_text(point.candidate_percent, point.job.first_protocol)),
+        ("runs", str(point.runs)),
+        ("diverged", str(point.diverged_runs or NONE)),
+        ("stopped", str(point.stopped_runs or NONE)),
+        (point.metric.name, accuracy),
+        ("seconds", value_text(point.mean_training_seconds, ".1f")),
         (
-            f"time / {'BSP' if one.job.first_protocol == 'bsp' else 'first'}",
+            f"time / {'BSP' if point.job.first_protocol == 'bsp' else 'first'}",
             value_text(share, ".2f"),
         ),
     ]

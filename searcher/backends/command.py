@@ -143,9 +143,9 @@ class UsersCommand(TrainerChoice):
 
     def _given_options(self, request: JobRequest) -> Iterator[Set]:
         yield Set("trainer", self.name)
-        for field, one in self.options().items():
+        for field, declared in self.options().items():
             value = getattr(self, field)
-            if value != one.default:
+            if value != declared.default:
                 yield Set(field, value)
         if request.size != self.default_workers:
             yield Set("workers", request.size)

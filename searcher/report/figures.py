@@ -123,8 +123,8 @@ def _means_and_halves(
 ) -> tuple[list[float], list[list[float]]]:
     """The metric's own values of means, and how far their intervals reach below and above them."""
     means, below, above = [], [], []
-    for one in estimates:
-        ends = (metric.limited(one.low), one.value, metric.limited(one.high))
+    for estimate in estimates:
+        ends = (metric.limited(estimate.low), estimate.value, metric.limited(estimate.high))
         low, mean, high = sorted(map(metric.value, ends))  # less may be better
         means.append(mean)
         below.append(mean - low)

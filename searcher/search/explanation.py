@@ -142,13 +142,13 @@ _WHY_UNTRIED = {
 
 def belief_cells(why: Explanation, number: int, metric: Metric) -> list[tuple[str, str]]:
     """A table row: the run with this number, from 0, and the belief after it."""
-    one = why.runs[number]
-    likely = {belief.switch_percent: belief.good_probability for belief in one.beliefs}
-    measured = "alarm" if one.run.alarmed else metric.text(one.run.accuracy)
+    explained = why.runs[number]
+    likely = {belief.switch_percent: belief.good_probability for belief in explained.beliefs}
+    measured = "alarm" if explained.run.alarmed else metric.text(explained.run.accuracy)
     return [
         ("run", str(number + 1)),
-        ("switch at", percent_text(one.run.switch_percent)),
-        (metric.name, "diverged" if one.run.diverged else measured),
+        ("switch at", percent_text(explained.run.switch_percent)),
+        (metric.name, "diverged" if explained.run.diverged else measured),
         *(
             (percent_text(percent), _percent(likely[percent]) if percent in likely else "-")
             for percent in _shown_percents(why)
@@ -223,9 +223,9 @@ def _bearing_text(why: Explanation, first: str) -> str:
     )
 
 
-def _untried_text(one: Untried) -> str:
-    good = one.good_probability
-    return percent_text(one.switch_percent) + (
+def _untried_text(untried: Untried) -> str:
+    good = untried.good_probability
+    return percent_text(untried.switch_percent) + (
         "" if good is None else f" ({_percent(good)} likely)"
     )
 

@@ -22,6 +22,7 @@ from syncswitch.searcher.words import (
     percent_text,
     seconds_text,
     sentence,
+    switch_text,
     trainings_text,
     value_text,
 )
@@ -31,7 +32,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.queries.search_costs import SearchCost
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_label, protocol_text
+from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
@@ -108,9 +109,8 @@ def _cells(switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPoli
     accuracy = accuracy_text(summary.mean_accuracy, metric)
     if summary.diverged_runs:
         accuracy = f"{summary.diverged_runs} diverged"
-    name = f" ({protocol_label(first_protocol)})" if is_baseline else ""
     return [
-        ("switch at", f"{summary.switch_percent:g} %{name}"),
+        ("switch at", switch_text(summary.switch_percent, first_protocol)),
         ("runs", str(summary.runs)),
         (metric.name, accuracy),
         ("spread", NONE if spread is None or summary.diverged_runs else metric.amount(spread)),
@@ -167,18 +167,18 @@ def _print_pairs(pairs: Sequence[PairOutcome]) -> None:
             [
                 ("protocols", pair.name),
                 ("switch at", NONE if percent is None else percent_text(percent)),
-                ("seconds", seconds_text(one["seconds"])),
+                ("seconds", seconds_text(document["seconds"])),
                 ("runs", str(pair.runs)),
                 ("paid seconds", seconds_text(pair.paid_seconds)),
             ]
-            for pair, one in told
-            for percent in [one["switch_percent"]]
+            for pair, document in told
+            for percent in [document["switch_percent"]]
         ]
     )
     echo()
-    for pair, one in told:
-        if one["dropped"]:
-            print_text(f"{pair.name} was {one['dropped']}.")
+    for pair, document in told:
+        if document["dropped"]:
+            print_text(f"{pair.name} was {document['dropped']}.")
     echo()
 
 

@@ -260,9 +260,9 @@ def _rows(sweep: Sweep) -> Iterator[tuple[SweptJob, EvaluatedSwitchPoint, SpeedU
 def _policies_at(sweep: Sweep, job: SweptJob, percent: float) -> list[str]:
     """The names of the policies that switch there, the job's own policy last."""
     names = [
-        f"{one.job.workload}@{one.version}"
-        for one in sweep.policies
-        if one.switch_percent == percent
+        f"{policy.job.workload}@{policy.version}"
+        for policy in sweep.policies
+        if policy.switch_percent == percent
     ]
     own = job.own_policy
     if own is not None and own.switch_percent == percent:

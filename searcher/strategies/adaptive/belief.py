@@ -200,6 +200,7 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
     unjudged = [datum.index for datum in candidates if datum.unjudged]
     whole = [one for one in ordered if not (one.diverged or one.failed or one.unjudged)]
     anchor = _anchor_of(last, whole, earlier)
+    is_measured = anchor is not None and anchor.index == last
     compared = [datum for datum in whole if datum.index < last]
     if anchor is not None and anchor.index < last:
         compared.remove(Datum(anchor.index, anchor.accuracies[0]))
@@ -222,7 +223,6 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
             likelihood = DIVERGING_SHARE * guesses.failures[:, index] + _DIVERGED_WITHOUT_FAILURE
             likelihood += _DIVERGED_BELOW_KNEE * (guesses.losses[:, index] > prior.threshold)
             log_weights += np.log(likelihood)
-        is_measured = anchor is not None and anchor.index == last
         for index in failed:
             most = error if is_measured else np.zeros(len(guesses.cube))
             log_weights += np.log(_failing_share(prior, guesses, index, most))
@@ -239,7 +239,6 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
         )
         guesses = guesses_at(prior, cube)
         weights = np.full(len(cube), 1 / len(cube))
-    is_measured = anchor is not None and anchor.index == last
     return Belief(
         prior.threshold,
         prior.largest_loss,
