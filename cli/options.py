@@ -101,30 +101,13 @@ def protocols_option(
     )
 
 
-def _checked_folder(context: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
-    from syncswitch.trainers.run.tensorboard import check_tensorboard
-
-    if folder is not None and not context.resilient_parsing:
-        check_tensorboard(folder)
-    return folder
-
-
 tensorboard_option = click.option(
     "--tensorboard",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    callback=_checked_folder,
     help="Write a TensorBoard log of each run while it trains, each into a folder of its own in"
     " this one. Needs the extra tensorboard.",
 )
-
-
-def _checked_uri(context: click.Context, _: click.Parameter, uri: str | None) -> str | None:
-    from syncswitch.storage.export.mlflow import check_mlflow
-
-    if uri is not None and not context.resilient_parsing:
-        check_mlflow(uri)
-    return uri
 
 
 def mlflow_option(*, required: bool = False) -> Decorator:
@@ -133,7 +116,6 @@ def mlflow_option(*, required: bool = False) -> Decorator:
         "--mlflow",
         metavar="URI",
         required=required,
-        callback=_checked_uri,
         help="Copy runs with their curves, and policies, to this tracking URI of MLflow in the end,"
         " such as http://localhost:5000. Needs the extra mlflow.",
     )

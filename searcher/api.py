@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
-from syncswitch.searcher.mlflow import copy_to_mlflow
+from syncswitch.searcher.mlflow import check_copies, copy_to_mlflow
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
@@ -199,7 +199,7 @@ def search(
         expected_runs=expected_runs,
         **strategy_options,
     )
-    training.check_copies(tensorboard, mlflow)
+    check_copies(tensorboard, mlflow)
     plan, job = plan_search(
         chosen,
         request,
@@ -310,7 +310,7 @@ def sweep(
         seed=seed,
         storage_url=url,
     )
-    training.check_copies(tensorboard, mlflow)
+    check_copies(tensorboard, mlflow)
     for job in plan.jobs:
         if job.note is not None:
             _LOG.warning(job.note)

@@ -1,12 +1,24 @@
-"""Copies the runs of a search or a sweep to MLflow."""
+"""Copies the runs of a search or a sweep to MLflow, once it is known that they can be written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import Command, Run, Said, Set, UserError, reason_of
 from syncswitch.storage.records.job import WorkloadIdentity
+
+
+def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
+    """Raises UserError where logs or copies cannot be written, before anything is trained."""
+    from syncswitch.storage.export.mlflow import check_mlflow
+    from syncswitch.trainers.run.tensorboard import check_tensorboard
+
+    if tensorboard is not None:
+        check_tensorboard(tensorboard)
+    if mlflow is not None:
+        check_mlflow(mlflow)
 
 
 def copy_to_mlflow(

@@ -32,8 +32,9 @@ def export(reference: str | None, mlflow: str, storage_url: str, as_json: bool) 
 
     The command may be repeated: it adds what is new and leaves the rest as it is.
     """
-    from syncswitch.storage.export.mlflow import copy_job, shown_uri
+    from syncswitch.storage.export.mlflow import check_mlflow, copy_job, shown_uri
 
+    check_mlflow(mlflow)
     with open_database(storage_url, create=False) as database:
         workloads = _workloads(TrialStore(database), PolicyRegistry(database), reference)
         counts = [

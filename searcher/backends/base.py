@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from syncswitch.searcher.search.plan import SearchPlan
     from syncswitch.searcher.strategies.base import Strategy
     from syncswitch.storage.records.job import WorkloadIdentity
-    from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.conditions import ConditionsChoice
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
@@ -82,19 +81,6 @@ def option(help: str, type: type = str, *, default: Any = None, **more: Any) -> 
 
 
 @dataclass(frozen=True)
-class UserCommand:
-    """How a training command is given to a training, and how it is run by itself.
-
-    Attributes:
-        options: The options of a training that describe it.
-        alone: Returns the command line with a policy.
-    """
-
-    options: tuple[Set, ...]
-    alone: Callable[[TimingPolicy], str]
-
-
-@dataclass(frozen=True)
 class Job:
     """The training side of a search.
 
@@ -106,7 +92,8 @@ class Job:
         can_fork: Whether a run can start from the checkpoint of another.
         can_go_back: Whether a guarded run can go back to its switch, instead of to its beginning.
         switch_points: The switch points of recorded runs; None if any can be run.
-        command: The user's training command; None for a workload.
+        command: Returns the user's training command with a switch in percent; None for a workload.
+        command_options: The options that describe that command.
         profile: The user's name for the profile of a simulated cluster; None for a real one.
         recordings_url: Database of the recorded runs that answer; None if runs are made.
         note: What the user should know beforehand; None for nothing.
@@ -119,7 +106,8 @@ class Job:
     can_fork: bool = True
     can_go_back: bool = True
     switch_points: tuple[float, ...] | None = None
-    command: UserCommand | None = None
+    command: Callable[[float], str] | None = None
+    command_options: tuple[Set, ...] = ()
     profile: str | None = None
     recordings_url: str | None = None
     note: str | None = None

@@ -13,7 +13,6 @@ from syncswitch.searcher.backends.base import (
     Job,
     JobRequest,
     TrainerChoice,
-    UserCommand,
     option,
 )
 from syncswitch.storage.errors import Set, UserError
@@ -169,9 +168,7 @@ class UsersCommand(TrainerChoice):
             reference=job.name,
             can_fork=False,
             can_go_back=job.template.can_go_back,
-            command=UserCommand(
-                tuple(self._given_options(request)),
-                lambda policy: command_with_policy(job, policy.switch_percent),
-            ),
+            command=lambda percent: command_with_policy(job, percent),
+            command_options=tuple(self._given_options(request)),
             note=None if job.template.names_switch or "plan" in job.template.names else note,
         )

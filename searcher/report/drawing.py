@@ -135,19 +135,15 @@ class SwitchAxis:
         `limit` sets the limits of the axis. The usual title names the first protocol.
         """
         places: list[float] = []
-        shown = []
+        shown, room = [], (self.at(100.0) - self._zero) / 12
         for percent in reversed(self.percents):
-            if percent == 0 or not places or places[-1] - self.at(percent) > self._room:
+            # There is room for twelve.
+            if percent == 0 or not places or places[-1] - self.at(percent) > room:
                 places.append(self.at(percent))
                 shown.append(f"{percent:.3g}")
         axis.set_ticks(places, labels=shown)
         limit(min(places) - 0.5, max(places) + 0.5)
         axis.set_label_text(literal(title or f"switch point (% of the job in {first})"))
-
-    @property
-    def _room(self) -> float:
-        """The least distance of two ticks: there is room for twelve."""
-        return (self.at(100.0) - self._zero) / 12
 
 
 def axis_title(text: str, longest_line: int = 36) -> str:

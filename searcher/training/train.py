@@ -14,6 +14,7 @@ from pydantic import Field, SkipValidation
 from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.backends.registry import TRAINING, trainer_named
 from syncswitch.searcher.learning import first_policy
+from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import RunPlan, RunRequest, choose
 from syncswitch.searcher.training.resume import (
@@ -26,7 +27,7 @@ from syncswitch.searcher.training.uses import RunRecorder, Tell
 from syncswitch.searcher.training.when import When
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.export.mlflow import check_mlflow, copy_run
+from syncswitch.storage.export.mlflow import copy_run
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
@@ -36,7 +37,6 @@ from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
 from syncswitch.trainers.run.tensorboard import (
     SideOutput,
-    check_tensorboard,
     logged,
     watched_aside,
 )
@@ -281,14 +281,6 @@ def _pair(protocol: str | None, protocols: str | None) -> tuple[str, str] | None
 def _log_name(spec: TrialSpec) -> str:
     how = f"switch-{spec.switch_percent:g}-seed-{spec.seed}"
     return f"{spec.identity.name}-{spec.identity.fingerprint[:12]}-{how}"
-
-
-def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
-    """Raises UserError where logs or copies cannot be written, before anything is trained."""
-    if tensorboard is not None:
-        check_tensorboard(tensorboard)
-    if mlflow is not None:
-        check_mlflow(mlflow)
 
 
 def trial_of(chosen: RunPlan, tell: Tell) -> TrialSpec:

@@ -42,6 +42,7 @@ from syncswitch.searcher.backends.base import (
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.command_lines import use_command
+from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.search.plan import too_short
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES, make_strategy
 from syncswitch.storage.database.inspection import shown
@@ -305,6 +306,7 @@ def run(
 
     decides = make_strategy(strategy, **options)
     trainer.check_parallel_runs(parallel_runs)
+    check_copies(tensorboard, mlflow)
     size, chosen = trainer.workers(workers), ConditionsChoice(online, switch)
     pairs = chosen_pairs(trainer, protocols, reference, size)
     planned = [
@@ -392,7 +394,7 @@ def _how_to_use(policy: TimingPolicy, plan: SearchPlan, job: Job, *, is_current:
     version = None if is_current else policy.version
     if job.command is not None:
         chosen = () if version is None else (Set("policy", str(version)),)
-        use = Run(Command.TRAIN, (job.reference, *job.command.options, *chosen))
+        use = Run(Command.TRAIN, (job.reference, *job.command_options, *chosen))
     else:
         # What was trained here can be loaded again; what was recorded, perhaps not.
         loaded_from = None if job.recordings_url is None else job.reference
@@ -404,5 +406,5 @@ def _how_to_use(policy: TimingPolicy, plan: SearchPlan, job: Job, *, is_current:
         use = replace(use, arguments=(*use.arguments, Set("storage", place)))
     lines = [f"  {OPTION_WORDS.command(use)}"]
     if job.command is not None:
-        lines += ["or by itself, without a guard:", f"  {job.command.alone(policy)}"]
+        lines += ["or by itself, without a guard:", f"  {job.command(policy.switch_percent)}"]
     return lines

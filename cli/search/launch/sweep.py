@@ -41,6 +41,7 @@ from syncswitch.cli.search.launch.making import (
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.backends.registry import TRAINERS
+from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.search.policy_words import speed_up_text
 from syncswitch.searcher.selection import policy_named
 from syncswitch.searcher.speed_up import SpeedUp
@@ -170,6 +171,7 @@ def sweep(
     several processes on one database share the work.
     """
     trainer.check_parallel_runs(parallel_runs)
+    check_copies(tensorboard, mlflow)
     plan = plan_sweep(
         trainer,
         reference,
