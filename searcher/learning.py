@@ -507,7 +507,7 @@ class NextRun:
         runs_left: Trainings to come with this one, as far as it learns.
         own_jobs: Other jobs of the database that what is expected rests on, beside recorded ones.
         threshold_runs: In how many first runs the threshold is measured; 0 if it was given.
-        goes_back: Whether a switch that fails costs only what was trained after it.
+        goes_back: As in `UsedJob`.
     """
 
     policy: TimingPolicy | None

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli import console
 from syncswitch.searcher.search.policy_words import held_text, promise_sentences, spread_text
-from syncswitch.searcher.words import capitalized, counted
+from syncswitch.searcher.words import capitalized, counted, run_conditions_text
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.job import RunConditions, protocol_label, protocol_text
+from syncswitch.storage.records.job import protocol_label, protocol_text
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.uses.summary import is_kept
 from syncswitch.trainers.run.record import is_remarkable
@@ -359,15 +359,9 @@ def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
 
 
 def _print_events(record: TrialRecord) -> None:
-    conditions, usual = record.spec.conditions, RunConditions()
-    words = list(conditions.injections)
-    if conditions.switch_mechanism != usual.switch_mechanism:
-        words.insert(0, f"switch {conditions.switch_mechanism}")
-    if conditions.online != usual.online:
-        words.insert(0, f"online {conditions.online}")
-    if words:
+    if text := run_conditions_text(record.spec.conditions):
         console.echo()
-        console.print_text("; ".join(words))
+        console.print_text(f"Trained under these conditions: {text}.")
     if not any(map(is_remarkable, record.events)):
         return
     console.echo()

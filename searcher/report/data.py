@@ -12,7 +12,7 @@ from functools import cached_property
 from syncswitch.searcher.learning import job_of, search_explained, uses_explained
 from syncswitch.searcher.search.explanation import Explanation
 from syncswitch.searcher.search.observations import read_observations, total_cost
-from syncswitch.searcher.selection import ClusterKind, Selection, only_job
+from syncswitch.searcher.selection import ClusterKind, Selection, none_found, only_job
 from syncswitch.searcher.speed_up import Estimate, SpeedUp, known_mean, speed_up_of
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import Observation
@@ -348,7 +348,8 @@ def _shown(
     versions: Sequence[PolicyEntry],
     searches: Mapping[str, SearchInfo],
     study: str | None,
-    version: str | None,
+    selection: Selection,
+    storage_url: str,
 ) -> tuple[PolicyEntry | None, SearchInfo | None]:
     """The policy and the search to show; see `load_report`.
 
@@ -360,14 +361,9 @@ def _shown(
             raise UserError(f"no search {study!r} of this job; there is: {names}")
         made = (one for one in versions if one.policy.study == study and not one.imported_at)
         return next(made, None), searches[study]
-    named = version or CURRENT
-    fitting = (one for one in versions if named in (str(one.policy.version), *one.aliases))
-    policy = next(fitting, None)
-    if policy is None and version is not None:
-        numbers = [str(entry.policy.version) for entry in versions]
-        aliases = sorted({alias for entry in versions for alias in entry.aliases})
-        names = ", ".join([*numbers, *aliases]) or "none"
-        raise UserError(f"no version or alias {version!r} of this job; there is: {names}")
+    policy = next(iter(selection.meant(versions)), None)
+    if policy is None and selection.choice != CURRENT:
+        raise none_found(versions, selection, storage_url)
     newest = next(reversed(list(searches.values())), None)
     if policy is None or policy.imported_at is not None:
         return policy, newest
@@ -401,7 +397,7 @@ def load_report(
     Raises:
         UserError: There is no such job, search or version, or there are several jobs.
     """
-    selection = Selection(workload, workers, protocols, cluster)
+    selection = Selection(workload, workers, protocols, cluster, version or CURRENT)
     if study is not None and version is not None:
         raise UserError(
             "and a version both say what to show", parameter="study", remedy="leave out one of them"
@@ -414,7 +410,7 @@ def load_report(
         every_search = store.searches(workload=fingerprint)
         # A sweep looks for no switch point.
         searches = {info.study: info for info in every_search if info.strategy in STRATEGIES}
-        policy, search = _shown(versions, searches, study, version)
+        policy, search = _shown(versions, searches, study, selection, read.url)
         trials = store.trials(fingerprint=fingerprint)
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
         newest = complete[-1].software or {} if complete else {}

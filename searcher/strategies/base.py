@@ -149,6 +149,10 @@ def _standard_deviation(values: Sequence[float]) -> float | None:
 class Strategy(ABC):
     """Decides on the runs of a search.
 
+    Completed runs come in any order; those at other switch points are ignored. What is asked of
+    them raises UserError if the baseline diverged, so that there is nothing to compare with, or if
+    its runs do not differ, so that no threshold can be measured.
+
     Attributes:
         name: The strategy's name in policies and studies.
         judges_single_runs: Whether each run keeps the accuracy or fails; otherwise means are
@@ -293,12 +297,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        """Returns what to do next; while runs are under way, `planner.plan_trial` does so.
-
-        Completed runs come in any order; those at other switch points are ignored. Raises UserError
-        if the baseline diverged, so that there is nothing to compare with, or if its runs do not
-        differ, so that no threshold can be measured.
-        """
+        """Returns what to do next; while runs are under way, `planner.plan_trial` does so."""
 
     def outcomes(
         self, finished: Iterable[Observation], percent: float
@@ -318,30 +317,21 @@ class Strategy(ABC):
         return [(0.5, target), (0.5, target - 2 * threshold)]
 
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
-        """Returns the probability that each switch point is the answer; empty if unknown.
-
-        Raises UserError if the baseline diverged.
-        """
+        """Returns the probability that each switch point is the answer; empty if unknown."""
         return {}
 
     def beliefs(self, finished: Iterable[Observation]) -> tuple[SwitchPointBelief, ...]:
-        """Returns the belief about each switch point, ascending; empty without target or belief.
-
-        Raises UserError if the baseline diverged.
-        """
+        """Returns the belief about each switch point, ascending; empty without target or belief."""
         return ()
 
     def standing_answer(self, finished: Iterable[Observation]) -> Decided | None:
-        """Returns the answer if the search had to end now; None if there is none yet.
-
-        Raises UserError if the baseline diverged.
-        """
+        """Returns the answer if the search had to end now; None if there is none yet."""
         decision = self.decide(finished)
         return decision if isinstance(decision, Decided) else None
 
     @abstractmethod
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:
-        """Returns how far the search is. Raises UserError if the baseline diverged."""
+        """Returns how far the search is."""
 
 
 def is_guarded(strategy: Strategy) -> bool:

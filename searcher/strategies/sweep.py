@@ -62,10 +62,7 @@ class SweepStrategy(Strategy):
 
     @override
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        """Returns the next run, or `Wait` once all are made, as there is no answer.
-
-        Raises UserError if the baseline diverged.
-        """
+        """Returns the next run, or `Wait` once all are made, as there is no answer."""
         finished = list(finished)
         percent = self.progress(finished).open_percent
         if percent is None:

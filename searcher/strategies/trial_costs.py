@@ -21,7 +21,6 @@ class TrialCosts:
     """Costs in trainings with the first protocol alone.
 
     Attributes:
-        highest_percent: The switch point that stands for the first protocol alone.
         ratio: Time of a training with the second protocol alone.
         end: Mean share of W at which runs end, as some are stopped.
         paid: Cost of all completed runs.

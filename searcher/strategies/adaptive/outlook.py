@@ -52,16 +52,12 @@ def _combinations(runs: int) -> tuple[NDArray[np.intp], Floats]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The consequences of a belief for later runs.
+    """The consequences of a belief for later runs; what is not described is as in the strategy.
 
     Attributes:
         shares: (m,) share of W in the first protocol at each switch point.
         ratio: Time of a training with the second protocol alone over that with the first.
-        min_kept_share: Share of later runs that shall keep the accuracy; the rest is what may be
-            lost against the first protocol alone.
-        is_guarded: Whether a run goes back to a switch that failed, and switches again later.
         tries: (m,) whether a run that failed before switches again there.
-        goes_back: Whether a failed run loses only what came after its switch, and not all of it.
         is_blind: Whether no threshold is measured.
     """
 

@@ -82,6 +82,7 @@ def test_the_page_is_written_and_said_where(filled_url: str, tmp_path: Path) -> 
         (["other"], "no workload 'other' in "),
         (["generated", "--workers", "5"], "'generated' has no runs on such a cluster; there is: 4"),
         (["generated", "--study", "x"], "no search 'x' of this job; there is: generated-1"),
+        (["generated@nope"], "no policy"),
         (["generated", "--protocols", "bsp"], "--protocols is 'bsp'"),
     ],
 )
