@@ -73,8 +73,8 @@ common_options = combined(storage_option, json_option, debug_option)
 
 
 def workers_option(default: int | None, text: str | None = None) -> Decorator:
-    """`--workers`; without a default and a text it narrows down a choice of policies."""
-    narrowing = "Only policies for this many workers."
+    """`--workers`; without a default and a text it narrows down a choice of jobs."""
+    narrowing = "Only jobs on this many workers."
     return click.option(
         "--workers",
         metavar="N",
@@ -89,7 +89,7 @@ def protocols_option(
     default: str | None, text: str | None = None, metavar: str = "FIRST,SECOND", **more: Any
 ) -> Decorator:
     """`--protocols`; see `workers_option`."""
-    narrowing = "Only policies for these protocols before and after the switch."
+    narrowing = "Only jobs with these protocols before and after the switch."
     return click.option(
         "--protocols",
         metavar=metavar,

@@ -6,7 +6,6 @@ import click
 from click.shell_completion import get_completion_class
 
 from syncswitch.cli.options import debug_option
-from syncswitch.storage.errors import FatalError
 
 _PROGRAMS = ("syncswitch-search", "syncswitch-run")
 
@@ -28,8 +27,7 @@ def completion(shell: str) -> None:
     Then open a new shell. Names come from the database in --storage or SYNCSWITCH_STORAGE.
     """  # noqa: D301 (click wants the character itself)
     kind = get_completion_class(shell)
-    if kind is None:
-        raise FatalError(f"the installed click cannot complete {shell}; update it")
+    assert kind is not None  # click has all three
     if shell == "zsh":
         # A plain .zshrc has not loaded it.
         click.echo("autoload -Uz compinit && (( $+functions[compdef] )) || compinit")

@@ -7,23 +7,21 @@ from pathlib import Path
 
 import click
 
-from syncswitch.cli.completion import complete_policy, complete_study
+from syncswitch.cli.completion import complete_study
 from syncswitch.cli.console import echo, print_json, print_note
-from syncswitch.cli.options import common_options, protocols_option, workers_option
-from syncswitch.cli.search.selection import cluster_option
+from syncswitch.cli.options import common_options
+from syncswitch.cli.search.selection import selection_options
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
-from syncswitch.searcher.selection import ClusterKind, named_jobs, split_choice
+from syncswitch.searcher.selection import Selection, named_jobs
+from syncswitch.storage.policies.registry import CURRENT
 
 _STANDARD_OUTPUT = Path("-")
 
 
 @click.command()
-@click.argument("reference", metavar="WORKLOAD[@VERSION|@ALIAS]", shell_complete=complete_policy)
-@workers_option(None, "Only the job on this many workers.")
-@protocols_option(None, "Only the job with these protocols before and after the switch.")
-@cluster_option
+@selection_options()
 @click.option(
     "--study",
     metavar="NAME",
@@ -40,10 +38,7 @@ _STANDARD_OUTPUT = Path("-")
 )
 @common_options
 def report(
-    reference: str,
-    workers: int | None,
-    protocols: str | None,
-    cluster: ClusterKind | None,
+    selection: Selection,
     study: str | None,
     output: Path,
     storage_url: str,
@@ -59,15 +54,14 @@ def report(
     WORKLOAD is a name, file.py:attribute, package.module:attribute, or at least 8 digits of a
     fingerprint. Add @VERSION or @ALIAS for another policy than the current one.
     """
-    workload, version = split_choice(reference)
     data = load_report(
         storage_url,
-        workload,
-        workers=workers,
-        protocols=protocols,
-        cluster=cluster,
+        selection.reference,
+        workers=selection.workers,
+        protocols=selection.protocols,
+        cluster=selection.cluster,
         study=study,
-        version=version,
+        version=None if selection.choice == CURRENT else selection.choice,
     )
     if data.namesakes:
         print_note(

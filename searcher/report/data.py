@@ -12,7 +12,7 @@ from functools import cached_property
 from syncswitch.searcher.learning import job_of, search_explained, uses_explained
 from syncswitch.searcher.search.explanation import Explanation
 from syncswitch.searcher.search.observations import read_observations, total_cost
-from syncswitch.searcher.selection import ClusterKind, Selection, none_found, only_job
+from syncswitch.searcher.selection import Selection, none_found, only_job
 from syncswitch.searcher.speed_up import Estimate, SpeedUp, known_mean, speed_up_of
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import Observation
@@ -386,7 +386,7 @@ def load_report(
     *,
     workers: int | None = None,
     protocols: str | None = None,
-    cluster: ClusterKind | None = None,
+    cluster: str | None = None,
     study: str | None = None,
     version: str | None = None,
 ) -> ReportData:
