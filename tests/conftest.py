@@ -27,6 +27,7 @@ from sqlalchemy.util import LRUCache
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing import import_runs, read_table
+from tests.wording import Said
 
 # How long an example takes, or drawing it, means nothing on a busy machine; and the tests of a
 # contract run in several classes on purpose.
@@ -271,6 +272,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="syncswitch-test-") as name:
         yield Path(name)
+
+
+@pytest.fixture
+def said(request: pytest.FixtureRequest) -> Iterator[Said]:
+    """Holds what a test calls it with against the file beside it (see `wording.py`)."""
+    names = {"folder", "tmp_path"} & {*request.fixturenames}
+    places = [request.getfixturevalue(name) for name in sorted(names)]
+    texts = Said(request.path.with_suffix(".txt"), request.node.name, places)
+    yield texts
+    texts.end()
 
 
 @pytest.fixture

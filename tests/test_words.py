@@ -1,4 +1,4 @@
-"""The table of words in CONTRIBUTING.md: what has a better word is said nowhere."""
+"""The table of words in CONTRIBUTING.md, and the texts beside the tests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from tests.wording import sections
 
 ROOT = Path(__file__).parents[1]
 SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("## Words")[2].partition("\n## ")[0]
@@ -33,3 +35,11 @@ def test_nothing_says_what_has_a_better_word(word: str, former: str) -> None:
 
 def test_the_table_is_read() -> None:
     assert len(ROWS) >= 8
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests").rglob("test_*.txt")), ids=lambda path: path.stem
+)
+def test_each_section_is_what_a_test_has_said(path: Path) -> None:
+    code = path.with_suffix(".py").read_text()
+    assert [name for name in sections(path) if f"def {name.partition('[')[0]}(" not in code] == []

@@ -13,6 +13,7 @@ from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
 from syncswitch.cli.words import _COMMANDS, OPTION_WORDS
 from syncswitch.storage.errors import Command, Run, Set, UserError, Words, leave_out
+from tests.wording import Said
 
 ROOT = Path(__file__).parents[2]
 BELOW = {
@@ -72,39 +73,16 @@ def test_every_command_is_there_in_both_languages(command: Command) -> None:
     assert any(f"def {name}(" in code for code in BELOW.values())
 
 
-@pytest.mark.parametrize(
-    ("error", "on_the_command_line", "in_python"),
-    [
-        (UserError("all is lost"), "all is lost", "all is lost"),
-        (
-            UserError(parameter="cpus_per_ps", value=0.0, allowed="above 0", remedy="try 1"),
-            "--cpus-per-ps is 0; allowed: above 0; try 1",
-            "cpus_per_ps is 0; allowed: above 0; try 1",
+def test_an_error_is_said_in_both_languages(said: Said) -> None:
+    for error in (
+        UserError("all is lost"),
+        UserError(parameter="cpus_per_ps", value=0.0, allowed="above 0", remedy="try 1"),
+        UserError("no room", parameter="storage", value="a b", remedy=("tidy up", Set("seed"))),
+        UserError("needs it", parameter="guarded", value=False, remedy=leave_out("learn", True)),
+        UserError(
+            ["again: ", UserError("no", parameter=("seed", "switch_points"))],
+            remedy=Run(Command.TRAIN, ("my job", Set("switch", "hot")), "run:"),
         ),
-        (
-            UserError("no room", parameter="storage", value="a b", remedy=("tidy up", Set("seed"))),
-            "--storage is 'a b': no room; tidy up, or give --seed",
-            "storage is 'a b': no room; tidy up, or give seed",
-        ),
-        (
-            UserError(
-                "needs it", parameter="guarded", value=False, remedy=leave_out("learn", True)
-            ),
-            "--no-guard needs it; leave out --learn",
-            "guarded=False needs it; leave out learn=True",
-        ),
-        (
-            UserError(
-                ["again: ", UserError("no", parameter=("seed", "switch_points"))],
-                remedy=Run(Command.TRAIN, ("my job", Set("switch", "hot")), "run:"),
-            ),
-            "again: --seed and --grid no; run: syncswitch-run 'my job' --switch hot",
-            "again: seed and switch_points no; run: train('my job', switch='hot')",
-        ),
-    ],
-)
-def test_an_error_is_said_in_both_languages(
-    error: UserError, on_the_command_line: str, in_python: str
-) -> None:
-    assert OPTION_WORDS.say(error) == on_the_command_line
-    assert Words().say(error) == str(error) == in_python
+    ):
+        said(OPTION_WORDS.say(error), error)
+        assert Words().say(error) == str(error)

@@ -23,6 +23,7 @@ from syncswitch.storage.importing import import_runs, read_table
 from tests.reproduction.recordings import RUNS, STOP
 from tests.run_tables import lost, rows, write_table
 from tests.searcher.command_line import Invoke, error_line
+from tests.wording import Said
 
 SETUPS = {"IV": "resnet32-cifar10-8", "VI": "resnet32-cifar10-16"}
 # Published 1.67; its own neighbours say 3 x 0.534 = 1.60.
@@ -37,7 +38,7 @@ def asked(url: str) -> Invoke:
 
 @cache
 def table_of(url: str, table: str) -> list[Row]:
-    return asked(url).answer(SETUPS[table], "--table", "--simulations", "200")
+    return asked(url).answer(SETUPS[table], "--table", "--simulations", "120")
 
 
 @pytest.mark.slow
@@ -159,29 +160,21 @@ def test_the_deepest_search_stops_at_the_first_switch_point_that_nobody_recorded
     assert deepest_switch_points(0.01, PlayedRecording.of(baseline, STOP)) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nothing"], "no complete runs of 'nothing'"),
-        ([SETUPS["IV"], "--workers", "16"], "no complete runs"),
-        ([SETUPS["IV"], "--halvings", "6"], "none is recorded"),
-        ([SETUPS["IV"], "--protocols", "asp,bsp"], "no complete runs"),
-        ([SETUPS["IV"], "--runs", "1001"], "--runs is 1001: give a whole number, 1 to 1000"),
-        ([SETUPS["IV"], "--table", "--runs", "2"], "--table and --runs exclude each other"),
-        ([SETUPS["IV"], "--table", "--no-early-stop"], "--early-stop/--no-early-stop exclude"),
-        ([SETUPS["IV"], "--recurring", "--baseline-runs", "2"], "exclude each other"),
-        (
-            [SETUPS["IV"], "--strategy", "paper", "--budget", "2"],
-            "--budget is not for the",
-        ),
-    ],
-)
-def test_what_cannot_be_replayed_is_one_line(
-    paper_url: str, arguments: list[str], words: str
-) -> None:
-    done = asked(paper_url)(*arguments)
-    assert done.exit_code == 2
-    assert words in error_line(done)
+def test_what_cannot_be_replayed_is_one_line(paper_url: str, said: Said) -> None:
+    for arguments in (
+        ["nothing"],
+        [SETUPS["IV"], "--workers", "16"],
+        [SETUPS["IV"], "--halvings", "6"],
+        [SETUPS["IV"], "--protocols", "asp,bsp"],
+        [SETUPS["IV"], "--runs", "1001"],
+        [SETUPS["IV"], "--table", "--runs", "2"],
+        [SETUPS["IV"], "--table", "--no-early-stop"],
+        [SETUPS["IV"], "--recurring", "--baseline-runs", "2"],
+        [SETUPS["IV"], "--strategy", "paper", "--budget", "2"],
+    ):
+        done = asked(paper_url)(*arguments)
+        assert done.exit_code == 2
+        said(error_line(done).replace(paper_url, "URL"))
 
 
 def test_wilsons_interval_of_a_share() -> None:
@@ -233,24 +226,23 @@ def recorded_url(folder: Path, *runs: Logged) -> str:
 
 
 @pytest.mark.parametrize(
-    ("runs", "arguments", "status", "words"),
+    ("runs", "arguments", "status"),
     [
-        ([HALF], [], 2, "no run of the first protocol alone"),
-        ([WHOLE], ["--recurring"], 2, "no run at the first candidate, 50 %"),
-        ([WHOLE, Logged(100, diverged=True), HALF], [], 2, "first protocol alone diverged"),
-        ([WHOLE, WHOLE, HALF], [], 0, "10 searches with M = 1, replayed on 3 recorded runs"),
-        ([WHOLE, WHOLE, HALF], [], 0, "Success: the answer is 50 %"),
-        ([WHOLE, HALF, Logged(50, last_step=160)], [], 0, "1 of the recorded runs were stopped"),
-        (BETWEEN, [], 0, "cannot answer 37.5 %: it only tries 100, 75, 50, 25, 12.5 %."),
-        (BETWEEN, ["--strategy", "paper"], 0, "Success: the answer is 37.5 %"),
+        ([HALF], "", 2),
+        ([WHOLE], "--recurring", 2),
+        ([WHOLE, Logged(100, diverged=True), HALF], "", 2),
+        ([WHOLE, WHOLE, HALF], "", 0),
+        ([WHOLE, HALF, Logged(50, last_step=160)], "", 0),
+        (BETWEEN, "", 0),
+        (BETWEEN, "--strategy paper", 0),
     ],
 )
 def test_people_are_told_what_the_recorded_runs_allow(
-    folder: Path, runs: list[Logged], arguments: list[str], status: int, words: str
+    folder: Path, runs: list[Logged], arguments: str, status: int, said: Said
 ) -> None:
-    done = asked(recorded_url(folder, *runs))("job", "--simulations", "10", *arguments)
+    done = asked(recorded_url(folder, *runs))("job", "--simulations", "10", *arguments.split())
     assert done.exit_code == status
-    assert words in (done.stderr if status else done.stdout)
+    said(done.stdout, done.stderr)
 
 
 def test_a_search_that_saves_nothing_is_never_paid_back(folder: Path) -> None:

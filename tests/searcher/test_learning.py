@@ -54,6 +54,7 @@ from tests.records import changed
 from tests.searcher.policies import published
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, sent_back, use_of
 from tests.warm_program import at_once
+from tests.wording import Said
 
 COST = TrialCost(1.0, 1.0, 0.4)
 TARGET = 0.9
@@ -140,22 +141,16 @@ def test_many_uses_try_an_earlier_switch() -> None:
     assert exploring.switch_percent < 25.0
 
 
-@pytest.mark.parametrize(
-    ("uses", "kept", "alarms", "speed_up", "expected"),
-    [
-        (0, 0, 0, None, "not used yet"),
-        (41, 39, 0, 1.43, "41 runs: 39 kept the accuracy, 1.43 times as fast"),
-        (41, 39, 2, None, "41 runs: 39 kept the accuracy; the guard went back twice"),
-        (1, 0, 1, None, "1 run: 0 kept the accuracy; the guard went back once"),
-        (1234, 1200, 0, None, "1,234 runs: 1,200 kept the accuracy"),
-    ],
-)
-def test_the_uses_of_a_policy_in_a_few_words(
-    uses: int, kept: int, alarms: int, speed_up: float | None, expected: str
-) -> None:
-    summary = UseSummary(uses, kept, alarms, 0, None, speed_up, None)
-    assert uses_text(summary) == expected
-    assert uses_sentence(summary) == (f"Used in {expected}." if uses else "Not used yet.")
+def test_the_uses_of_a_policy_in_a_few_words(said: Said) -> None:
+    for many, kept, alarms, speed_up in (
+        (0, 0, 0, None),
+        (41, 39, 0, 1.43),
+        (41, 39, 2, None),
+        (1, 0, 1, None),
+        (1234, 1200, 0, None),
+    ):
+        summary = UseSummary(many, kept, alarms, 0, None, speed_up, None)
+        said(uses_text(summary), uses_sentence(summary))
 
 
 W = IDENTITY.total_worker_steps
@@ -436,38 +431,19 @@ def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
     assert revise(database, new) is None
 
 
-@pytest.mark.parametrize(
-    ("here", "there", "times", "shares", "why"),
-    [
-        (25.0, 12.5, (0.6, 0.5), (0.9, 0.9), "an earlier switch is expected to take 0.50 of the t"),
-        (25.0, 50.0, (0.5, 0.7), (0.8, 0.9), "a later switch is more likely to keep the accuracy"),
-        (25.0, 100.0, (0.5, 1.0), (0.8, 0.9), "training without a switch is more likely to keep"),
-        (25.0, 12.5, (0.5, 0.6), (0.9, 0.8), "an earlier switch has kept the accuracy, unlike any"),
+def test_a_revision_says_what_is_better_about_its_switch(said: Said) -> None:
+    for here, there, times, shares, reason in (
+        (25.0, 12.5, (0.6, 0.5), (0.9, 0.9), None),
+        (25.0, 50.0, (0.5, 0.7), (0.8, 0.9), None),
+        (25.0, 100.0, (0.5, 1.0), (0.8, 0.9), "an earlier switch saves no time"),
+        (25.0, 12.5, (0.5, 0.6), (0.9, 0.8), None),
         (100.0, 100.0, (1.0, 1.0), (0.9, 0.9), "an earlier switch saves no time"),
-        (25.0, 50.0, (None, 0.7), (None, 0.9), "a later switch is expected to save time"),
-    ],
-)
-def test_a_revision_says_what_is_better_about_its_switch(
-    here: float,
-    there: float,
-    times: tuple[float | None, float],
-    shares: tuple[float | None, float],
-    why: str,
-) -> None:
-    answer = Decided(
-        there,
-        0.9,
-        Promise(
-            delivered_share=shares[1],
-            expected_time=times[1],
-            reason="an earlier switch saves no time" if there == 100 else None,
-        ),
-    )
-    found = Revision(1, "bsp", here, 3, 0, times[0], shares[0], answer)
-    assert found.why.startswith(why)
-    if here != there:
-        failed = replace(found, failed=2).why
-        assert failed == f"2 of 3 switches failed with version 1, and {found.why}"
+        (25.0, 50.0, (None, 0.7), (None, 0.9), None),
+    ):
+        promise = Promise(delivered_share=shares[1], expected_time=times[1], reason=reason)
+        answer = Decided(there, 0.9, promise)
+        found = Revision(1, "bsp", here, 3, 0, times[0], shares[0], answer)
+        said(found.why, replace(found, failed=2).why)
 
 
 def test_a_switch_that_failed_at_the_end_of_a_use_counts_with_its_accuracy(

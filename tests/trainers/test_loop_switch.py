@@ -24,6 +24,7 @@ from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.loop_switch import LoopSwitch
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
+from tests.wording import Said
 
 W = 1000
 CURVE = tuple(BandPoint(step, 0.9, 0.0) for step in range(100, W + 1, 100))
@@ -334,31 +335,15 @@ def test_a_loop_that_looks_beyond_the_next_switch_before_it_goes_back_is_guarded
     assert [switch.test(step, 0.2) for step in (300, 400, 500)] == [None, None, 250]
 
 
-SAID = (
-    "this run switches to the second way at 50 %, which should be fastest for this run, judging by"
-    " 7 recorded jobs. No run of the first way alone has measured a target yet, so it is guarded by"
-    " its own evaluations; a failed switch costs what was trained after it, {}. Expected from those"
-    " jobs, not measured on this one: 0.71 of the time of the first way alone, and a model"
-    " within 0.01 of the first way's mean accuracy in about 89 of 100 runs (with the first way"
-    " alone, about 95). To train with the first way alone, set switch_at=100"
-)
-
-
 def test_without_a_policy_it_switches_at_the_half_and_says_what_is_not_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, said: Said
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = train(LoopSwitch(total_steps=W), lambda _: 0.9)
     assert found == ([500], [], list(range(500, W)))
-    assert caplog.messages == [
-        SAID.format("where the loop saves its state at the switch (saves_at)")
-    ]
-    caplog.clear()
     assert not LoopSwitch(total_steps=W, keeps=[Model()]).is_second(0)
-    assert caplog.messages == [SAID.format("and a copy of its state in memory")]
-    caplog.clear()
     LoopSwitch(total_steps=W, is_chief=False).is_second(0)
-    assert caplog.messages == []
+    said(*caplog.messages)
     assert list(tmp_path.iterdir()) == []  # nothing to record it beside
 
 
@@ -401,20 +386,17 @@ def test_a_loop_without_a_policy_that_is_killed_goes_on_once_its_length_is_known
     assert switch.state_dict()["use_id"] == again.state_dict()["use_id"]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"policy": "job.json", "switch_at": 5}, "policy and switch_at both say when to switch"),
-        ({"total_steps": W, "switch_at": 101}, "switch_at is 101: give a percent from 0 to 100"),
-        ({"metric_goal": "less"}, "metric_goal is 'less': give one of max, min"),
-        ({"metric_name": "val_loss"}, "nothing says whether more of val_loss is better: give metr"),
-    ],
-)
-def test_what_contradicts_itself_without_a_policy_is_one_line(
-    options: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(UserError, match=words):
-        LoopSwitch(**options)
+def test_what_contradicts_itself_without_a_policy_is_one_line(said: Said) -> None:
+    options: dict[str, Any]
+    for options in (
+        {"policy": "job.json", "switch_at": 5},
+        {"total_steps": W, "switch_at": 101},
+        {"metric_goal": "less"},
+        {"metric_name": "val_loss"},
+    ):
+        with pytest.raises(UserError) as caught:
+            LoopSwitch(**options)
+        said(caught.value)
 
 
 def test_a_test_that_is_no_accuracy_is_refused() -> None:

@@ -21,6 +21,7 @@ from syncswitch.searcher.training.when import When
 from syncswitch.storage.errors import PolicyError
 from tests.searcher.policies import published
 from tests.tiny_job import write_tiny_job
+from tests.wording import Said
 
 SWEEP = ["sweep", "generated", "--at", "100,25,0", "--runs", "2"]
 
@@ -30,15 +31,9 @@ def runs_in(url: str) -> list[tuple[Any, ...]]:
     return list(map(of, trials_of(url)))
 
 
-def test_the_curve_of_one_job(invoke: Invoke, url: str) -> None:
+def test_the_curve_of_one_job(invoke: Invoke, url: str, said: Said) -> None:
     done = invoke.succeeds(*SWEEP)
-    _, _, first, quarter, nothing, _, compared = done.stdout.splitlines()
-    assert first.split()[:7] == ["4", "bsp,asp", "100", "%", "2", "0", "2"]
-    assert quarter.split()[:7] == ["4", "bsp,asp", "25", "%", "2", "0", "2"]
-    assert quarter.split()[-2:] == ["55.0", "1.82"]
-    assert nothing.split()[:7] == ["4", "bsp,asp", "0", "%", "2", "0", "0"]
-    assert compared.startswith("Target on 4 workers: 0.94")
-    assert compared.endswith(" (BSP alone); kept runs lose at most 0.01 of it.")
+    said(done.stdout)
     made = runs_in(url)
     assert made == [(4, "bsp", percent, n) for percent in (100.0, 25.0, 0.0) for n in range(2)]
     rows = trials_of(url)
@@ -74,12 +69,9 @@ def test_all_pairs_and_orders_have_one_target(invoke: Invoke, url: str) -> None:
     assert done.stderr.splitlines()[0] == "generated on 8 workers, asp,bsp:"
 
 
-def test_a_given_target_needs_no_run_of_its_own(invoke: Invoke, url: str) -> None:
+def test_a_given_target_needs_no_run_of_its_own(invoke: Invoke, url: str, said: Said) -> None:
     command = ["sweep", "generated", "--at", "25", "--runs", "1", "--target-accuracy", "0.97"]
-    done = invoke.succeeds(*command)
-    assert done.stdout.splitlines()[2].split()[4:7] == ["1", "0", "0"]
-    assert done.stdout.splitlines()[2].split()[-1] == "-"
-    assert "0.9700 (as given)" in done.stdout
+    said(invoke.succeeds(*command).stdout)
     assert [row["kept_runs"] for row in invoke.answer(*command)] == [0]
     assert runs_in(url) == [(4, "bsp", 25.0, 0)]
 
@@ -128,18 +120,10 @@ LARGER = ["sweep", "generated", "--policy", "generated", "--workers", "8"]
 
 
 @pytest.mark.usefixtures("one_version")
-def test_a_policy_on_another_cluster(invoke: Invoke, url: str) -> None:
+def test_a_policy_on_another_cluster(invoke: Invoke, url: str, said: Said) -> None:
     before = runs_in(url)
     done = invoke.succeeds(*LARGER, "--runs", "2")
-    header, _, baseline, tried, _, _, verdict = done.stdout.splitlines()
-    assert header.split("  ")[0] == "policy"
-    assert baseline.split()[:5] == ["-", "8", "bsp,asp", "100", "%"]
-    assert tried.split()[:8] == ["generated@1", "8", "bsp,asp", "12.5", "%", "2", "0", "2"]
-    assert tried.split()[-2:] == ["47.5", "2.11"]
-    assert verdict == (
-        "generated@1, found on 4 workers, keeps the accuracy of generated on 8 workers, 2.11 times"
-        " as fast."
-    )
+    said(done.stdout)
     made = runs_in(url)[len(before) :]
     assert made == [(8, "bsp", percent, n) for percent in (100.0, 12.5) for n in range(2)]
     for more in ([], ["--at", "100"]):  # the policy's own switch point is trained at anyway
@@ -150,14 +134,11 @@ def test_a_policy_on_another_cluster(invoke: Invoke, url: str) -> None:
 
 
 @pytest.mark.usefixtures("two_versions")
-def test_a_policy_beside_the_jobs_own(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_policy_beside_the_jobs_own(invoke: Invoke, tmp_path: Path, said: Said) -> None:
     # Version 2, the current one, was found with one run of each switch point, the first with two.
     file = export(invoke, tmp_path / "policy", version="1")  # a file by any name
     command = ["sweep", "generated", "--policy", str(file), "--runs", "2"]
-    done = invoke.succeeds(*command)
-    assert ", 2.11 times as fast: 116 % of the 1.82 times that its own policy gives." in (
-        done.stdout.replace("\n", " ")
-    )
+    said(invoke.succeeds(*command).stdout)
     names = [row["policies"] for row in invoke.answer(*command)]
     assert names == [[], ["generated@1"], ["generated@2 (its own)"]]
     both = ["sweep", "generated", "--policy", "generated@1", "--policy", "generated@2"]
@@ -171,13 +152,10 @@ def test_a_policy_beside_the_jobs_own(invoke: Invoke, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("one_version")
 def test_a_policy_that_diverges_is_an_answer(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "20")
-    done = invoke.succeeds(*LARGER, "--runs", "1")
-    assert "does not keep the accuracy of generated on 8 workers: 1 of 1 run diverged." in (
-        done.stdout.replace("\n", " ")
-    )
+    said(invoke.succeeds(*LARGER, "--runs", "1").stdout)
     row = invoke.answer(*LARGER, "--runs", "1")[-1]
     assert (row["keeps_accuracy"], row["kept_runs"], row["speed_up"]) == (False, 0, None)
 
@@ -225,56 +203,34 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
 
 
 @pytest.mark.usefixtures("two_clusters")
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("nothing generated", "; give a policy file (.json), or WORKLOAD"),
-        ("generated@9 generated", "'generated' has no policy '9'; its versions and aliases are: 1"),
-        ("generated@ generated", "no policy for 'generated@' in sqlite:///"),
-        ("generated generated", "2 policies of 'generated' fit: 8 workers"),
-        ("no.json generated", "cannot read the policy file no.json"),
-        ("altered.json generated", "policy file altered.json was altered"),
-        ("JOB generated --protocols bsp", "--protocols is 'bsp'"),
-        ("JOB generated --trainer replay", "add --recordings"),
-        ("JOB digits --trainer simulated --profile x", "profile 'x'"),
-        (
-            "JOB digits --trainer simulated --protocols ds-sync:3,asp",
-            "--workers is 4: protocol 'ds-sync:3' cannot be used",
-        ),
-        (
-            "JOB generated --protocols asp,bsp --online greedy",
-            "--online is 'greedy': it acts while workers wait for each other",
-        ),
-        ("JOB generated --inject worse", "--inject is 'worse'; allowed: an"),
-        ("JOB generated --inject kill:worker=9,at=1%", "numbered from 0 to 3"),
-        ("JOB generated --inject kill:ps,at=1%", "use --launcher processes"),
-        ("JOB generated --workers 3000 --at 99", "too short for a switch at 99 %"),
-        (
-            "JOB digits --trainer simulated --inject hang:ps,at=1%",
-            "a simulated cluster only supports stragglers and kill:worker",
-        ),
-        (
-            "JOB x --trainer replay --recordings r --inject mild",
-            "--inject cannot be used: the trainer replay trains nothing",
-        ),
-    ],
-)
 def test_bad_input_is_one_line_and_makes_no_run(
-    invoke: Invoke,
-    url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: str,
-    said: str,
+    invoke: Invoke, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    if "altered.json" in arguments:
-        file = export(invoke, tmp_path / "altered.json", "--workers", "4")
-        text = file.read_text().replace('"switch_percent": 12.5', '"switch_percent": 3.125', 1)
-        file.write_text(text)
-    before = runs_in(url)
-    job = identity().fingerprint[:12]
-    done = invoke("sweep", "--policy", *arguments.replace("JOB", job).split())
-    assert done.exit_code == 2
-    assert said in error_line(done)
+    file = export(invoke, tmp_path / "altered.json", "--workers", "4")
+    text = file.read_text().replace('"switch_percent": 12.5', '"switch_percent": 3.125', 1)
+    file.write_text(text)
+    before, job = runs_in(url), identity().fingerprint[:12]
+    for arguments in (
+        "nothing generated",
+        "generated@9 generated",
+        "generated@ generated",
+        "generated generated",
+        "no.json generated",
+        "altered.json generated",
+        "JOB generated --protocols bsp",
+        "JOB generated --trainer replay",
+        "JOB digits --trainer simulated --profile x",
+        "JOB digits --trainer simulated --protocols ds-sync:3,asp",
+        "JOB generated --protocols asp,bsp --online greedy",
+        "JOB generated --inject worse",
+        "JOB generated --inject kill:worker=9,at=1%",
+        "JOB generated --inject kill:ps,at=1%",
+        "JOB generated --workers 3000 --at 99",
+        "JOB digits --trainer simulated --inject hang:ps,at=1%",
+        "JOB x --trainer replay --recordings r --inject mild",
+    ):
+        done = invoke("sweep", "--policy", *arguments.replace("JOB", job).split())
+        assert done.exit_code == 2
+        said(error_line(done))
     assert runs_in(url) == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.metric import Metric
 from tests.searcher.strategies.strategy_contract import played
+from tests.wording import Said
 
 FIRST_SECONDS, SECOND_SECONDS = 60.0, 15.0
 GOOD_FROM_PERCENT = 25.0
@@ -165,28 +165,10 @@ def test_the_rows_have_the_switch_points_with_runs_and_their_neighbours() -> Non
     ]
 
 
-def test_all_of_it_is_said_once() -> None:
-    assert why_sentences(WHY, "BSP", Metric()) == [
-        "One more run with the switch at 50 % ends between 0.9100 and 0.9300 with a probability of"
-        " 90 %, and within 0.01 of BSP's mean accuracy with one of 96 %.",
-        "Never tried: 6.25 % (10 % likely) and 12.5 % (30 % likely): a run there costs more than it"
-        " promises to save.",
-        "Never tried: 25 % (52 % likely): the search's budget was spent.",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {"runs": (), "untried": ()},
-            "This strategy decides by the mean of a fixed number of runs",
-        ),
-        ({"answer": None}, "There is no answer yet: no run of BSP alone is there to compare"),
-    ],
-)
-def test_what_is_not_there_is_said_too(changes: dict[str, Any], said: str) -> None:
-    assert why_sentences(replace(WHY, **changes), "BSP", Metric())[-1].startswith(said)
+def test_all_of_it_is_said_once_and_what_is_not_there_too(said: Said) -> None:
+    said(*why_sentences(WHY, "BSP", Metric()))
+    said(*why_sentences(replace(WHY, runs=(), untried=()), "BSP", Metric()))
+    said(*why_sentences(replace(WHY, answer=None), "BSP", Metric()))
 
 
 def test_an_error_is_said_as_it_is() -> None:

@@ -25,6 +25,7 @@ from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
+from tests.wording import Said
 
 WORKLOAD = RegisteredWorkload(IDENTITY, "digits.py:job")
 GOLDEN = Path(__file__).with_name("golden_policy.json")
@@ -117,100 +118,63 @@ def test_what_is_no_policy_file_is_refused(file: Path) -> None:
     assert "Is a directory" in refusal(file.parent)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("switch_percent", value) for value in (140, -1, math.nan, "50", None, True)),
-        ("training_seconds", math.inf),
-        ("target_accuracy", 1.2),
-        ("band", {"target_accuracy": 0.9}),
-        ("band", band((500, 1.8, 0.0))),
-        ("band", band((500, 0.8, 0.0), (500, 0.9, 0.0))),
-        ("band", band((500, 0.8, 0.0), (400, 0.9, 0.0))),
-        ("band", {**band(), "target_accuracy": None}),
-        ("band", {**band((500, 0.8, 0.0)), "target_accuracy": None, "runs": 0}),
-        ("fingerprint", "abc"),
-        ("created_at", "yesterday"),
-        ("created_at", "2026-01-31T12:00:00"),
-        ("created_at", "0001-01-01T00:00:00+14:00"),
-        ("created_at", "9999-12-31T23:59:59-14:00"),
-        ("evidence", [asdict(POLICY.evidence[0])] * 2),
-        ("surprise", 1),
-    ],
-)
-def test_nonsense_is_refused_by_name(file: Path, name: str, value: object) -> None:
+def test_an_altered_file_is_refused(file: Path, said: Said) -> None:
     """The limits of each field stand in the published schema, which is that of the model."""
-    document = json.loads(file.read_text())
-    document["policy"][name] = value
-    file.write_text(json.dumps(document))
-    message = refusal(file)
-    assert "was altered" in message
-    assert name in message
+    content = file.read_text()
+    for place, value in (
+        *(("policy.switch_percent", value) for value in (140, -1, math.nan, "50", None, True, 25)),
+        ("policy.training_seconds", math.inf),
+        ("policy.target_accuracy", 1.2),
+        ("policy.band", {"target_accuracy": 0.9}),
+        ("policy.band", band((500, 1.8, 0.0))),
+        ("policy.band", band((500, 0.8, 0.0), (500, 0.9, 0.0))),
+        ("policy.band", band((500, 0.8, 0.0), (400, 0.9, 0.0))),
+        ("policy.band", {**band(), "target_accuracy": None}),
+        ("policy.band", {**band((500, 0.8, 0.0)), "target_accuracy": None, "runs": 0}),
+        ("policy.fingerprint", "abc"),
+        ("policy.created_at", "yesterday"),
+        ("policy.created_at", "2026-01-31T12:00:00"),
+        ("policy.created_at", "0001-01-01T00:00:00+14:00"),
+        ("policy.created_at", "9999-12-31T23:59:59-14:00"),
+        ("policy.evidence", [asdict(POLICY.evidence[0])] * 2),
+        ("policy.evidence", []),
+        ("policy.surprise", 1),
+        *(("checksum", value) for value in (None, "", "sha256:", 1, ["sha256:"])),
+        ("checksum", "sha256:" + "0" * 64),
+        ("workload.batch_size", 2**31),
+        ("workload.learning_rate_boundaries", [[1]]),
+        ("workload.surprise", 1),
+        ("workload.model", "another one"),
+        ("workload.reference", "other.py:job"),
+        ("surprise", 1),
+        *(("schema_version", value) for value in (0, 2, "1", 1.5, True)),
+    ):
+        part, _, name = place.rpartition(".")
+        document = json.loads(content)
+        (document[part] if part else document)[name] = value
+        file.write_text(json.dumps(document))
+        said(f"{place}: {refusal(file)}")
 
 
-def test_every_missing_value_is_named(file: Path) -> None:
-    original = file.read_text()
-    document = json.loads(original)
-    for part in (document["policy"], document):
-        for name, value in list(part.items()):
-            del part[name]
-            file.write_text(json.dumps(document))
-            unlike = {"schema_version": "has schema version None", "threshold_runs": "was altered"}
-            said = unlike.get(name, f"{name}: Field req")
-            assert said in refusal(file)
-            part[name] = value
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "said"),
-    [
-        *(("checksum", value, "checksum") for value in (None, "", "sha256:", 1, ["sha256:"])),
-        ("checksum", "sha256:" + "0" * 64, "its checksum is"),
-        ("policy.switch_percent", 25.0, "its checksum is"),
-        ("policy.evidence", [], "its checksum is"),
-        ("workload.batch_size", 2**31, "workload.batch_size '2147483648'"),
-        ("workload.learning_rate_boundaries", [[1]], "workload.learning_rate_boundaries.0.1"),
-        ("workload.surprise", 1, "workload.surprise"),
-        ("workload.model", "another one", "its checksum is"),
-        ("workload.reference", "other.py:job", "its checksum is"),
-        ("surprise", 1, "surprise '1': Extra inputs are not permitted"),
-        *(
-            ("schema_version", value, f"version {value!r}; allowed: 1;")
-            for value in (0, 2, "1", 1.5, True)
-        ),
-    ],
-)
-def test_an_altered_file_is_refused(file: Path, place: str, value: object, said: str) -> None:
-    part, _, name = place.rpartition(".")
-    document = json.loads(file.read_text())
-    (document[part] if part else document)[name] = value
-    file.write_text(json.dumps(document))
-    message = refusal(file)
-    assert "was altered" in message or name == "schema_version"
-    assert said in message
-
-
-@pytest.mark.parametrize(
-    ("part", "change", "said"),
-    [
-        ("workload", {"learning_rate": 0.5}, "fingerprint '"),
-        ("workload", {"simulated_cluster": "5" * 64}, "fingerprint '"),
-        ("policy", {"fingerprint": "f" * 64}, "fingerprint 'ffff"),
-        ("policy", {"workers": 8}, "workers 8, but that of the workload is 4"),
-        ("policy", {"total_worker_steps": 9}, "total_worker_steps 9"),
-        ("policy", {"second_protocol": "ssp"}, "second_protocol 'ssp'"),
-    ],
-)
 def test_a_workload_that_the_policy_is_not_for_is_refused_even_with_a_new_checksum(
-    file: Path, part: str, change: dict[str, Any], said: str
+    file: Path, said: Said
 ) -> None:
-    document = json.loads(file.read_text())
-    document[part] |= change
-    values = {name: document[name] for name in ("workload", "policy")}
-    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    document["checksum"] = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-    file.write_text(json.dumps(document))
-    assert f"was altered: {said}" in refusal(file)
+    content = file.read_text()
+    for part, name, value in (
+        ("workload", "learning_rate", 0.5),
+        ("workload", "simulated_cluster", "5" * 64),
+        ("policy", "fingerprint", "f" * 64),
+        ("policy", "workers", 8),
+        ("policy", "total_worker_steps", 9),
+        ("policy", "second_protocol", "ssp"),
+    ):
+        document = json.loads(content)
+        document[part][name] = value
+        values = {name: document[name] for name in ("workload", "policy")}
+        canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        document["checksum"] = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+        file.write_text(json.dumps(document))
+        said(refusal(file))
 
 
 PUBLISHED = Path(schema.__file__).with_name("policy.schema.json")

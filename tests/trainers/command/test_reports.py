@@ -28,6 +28,7 @@ from syncswitch.trainers.command.reports import (
 )
 from tests.identities import GENERATED
 from tests.records import changed
+from tests.wording import Said
 
 LOSS = Metric("val_loss", "min", None, None, None)
 
@@ -73,28 +74,26 @@ def test_of_a_loss_less_is_better() -> None:
     assert list(report.further) == [f"value {n}" for n in range(50)]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("step 5", "it is not valid JSON: 'step 5'; give lines such as"),
-        ("[" * 100_000, "it is not valid JSON"),
-        ("[1]", "it is not a JSON object"),
-        ('{"accuracy": 0.5}', "step is None; give a whole number"),
-        ('{"step": -1}', "step is -1"),
-        ('{"step": 1.5}', "step is 1.5"),
-        ('{"step": true}', "step is True"),
-        ('{"step": 1, "accuracy": 91.2}', "accuracy is 91.2; give a number from 0 to 1"),
-        ('{"step": 1, "accuracy": "high"}', "accuracy is 'high'; give a number"),
-        (f'{{"step": 1, "accuracy": 1{"0" * 400}}}', "accuracy is too large a number"),
-        ('{"step": 1, "seconds": -3}', "seconds is -3"),
-        ('{"step": 1, "seconds": NaN}', "seconds is nan"),
-        ('{"step": 1, "diverged": 1}', "diverged is 1; give true or false"),
-    ],
-)
-def test_garbage_is_refused(line: str, message: str) -> None:
-    with pytest.raises(ValueError, match="^" + message.replace("[", r"\[")) as error:
-        parse_json(line)
-    assert len(str(error.value)) < 300
+def test_garbage_is_refused(said: Said) -> None:
+    for line in (
+        "step 5",
+        "[" * 100_000,
+        "[1]",
+        '{"accuracy": 0.5}',
+        '{"step": -1}',
+        '{"step": 1.5}',
+        '{"step": true}',
+        '{"step": 1, "accuracy": 91.2}',
+        '{"step": 1, "accuracy": "high"}',
+        f'{{"step": 1, "accuracy": 1{"0" * 400}}}',
+        '{"step": 1, "seconds": -3}',
+        '{"step": 1, "seconds": NaN}',
+        '{"step": 1, "diverged": 1}',
+    ):
+        with pytest.raises(ValueError, match=r"^\w+ is ") as error:
+            parse_json(line)
+        assert len(str(error.value)) < 300
+        said(error.value)
 
 
 @given(st.text() | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
@@ -169,7 +168,7 @@ def followed(*reports: tuple[int, float | None, float | None]) -> ReportLog:
     return found
 
 
-Said = tuple[int, float | None, float | None]
+Reported = tuple[int, float | None, float | None]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +191,7 @@ Said = tuple[int, float | None, float | None]
     ],
 )
 def test_reports_make_the_record(
-    reports: tuple[Said, ...], tests: dict[int, float], phases: tuple[float, float]
+    reports: tuple[Reported, ...], tests: dict[int, float], phases: tuple[float, float]
 ) -> None:
     found = followed(*reports)
     found.check_whole()
@@ -272,8 +271,8 @@ def test_two_processes_that_report_different_values_are_named(said: str, is_refu
     ],
 )
 def test_an_attempt_goes_on_where_the_one_before_left_a_checkpoint(
-    first: tuple[Said, ...],
-    rest: tuple[Said, ...],
+    first: tuple[Reported, ...],
+    rest: tuple[Reported, ...],
     tests: dict[int, tuple[float, float]],
     seconds: float,
 ) -> None:

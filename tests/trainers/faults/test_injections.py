@@ -10,6 +10,7 @@ from syncswitch.trainers.faults.injections import (
     injections,
     parse_injection,
 )
+from tests.wording import Said
 
 
 @pytest.mark.parametrize(
@@ -44,41 +45,35 @@ def test_there_is_one_way_of_writing(text: str, canonical: str) -> None:
     assert parse_injection(canonical) == injection
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("stop:worker=1,at=1%", "begins with none of straggler, kill, hang"),
-        ("kill", "its target is ''"),
-        ("kill:worker,at=1%", "must be worker=NUMBER or ps[=NUMBER] or chief"),
-        ("kill:chief=1,at=1%", "must be worker=NUMBER or ps[=NUMBER] or chief"),
-        ("hang:chief,at=1%", "must be worker=NUMBER or ps[=NUMBER];"),
-        ("straggler:ps,at=1%", "must be worker=NUMBER;"),
-        ("kill:worker=-1,at=1%", "worker=-1 must have a whole number from 0 to 99999"),
-        ("kill:worker=100000,at=1%", "worker=100000 must have a whole number from 0 to 99999"),
-        ("kill:worker=1", "at= is missing"),
-        ("kill:worker=1,at=1%,at=2%", "at= is given twice"),
-        ("kill:worker=1,at=", "'at=' is not one of its options at, for"),
-        ("kill:worker=1,at=1%,delay=1s", "'delay=1s' is not one of its options"),
-        ("kill:worker=1,at=20", "at=20 must be a percentage of the job such as 20%, or a time"),
-        ("kill:worker=1,at=101%", "at=101% must be"),
-        ("kill:worker=1,at=9999999999s", "at=9999999999s must be"),
-        ("kill:worker=1,at=100%", "at=100% is the end of the job"),
-        ("kill:worker=1,at=1%,for=0s", "for=0s must be more than 0"),
-        ("kill:ps,at=1%,for=3s", "for= says how long a killed worker is away"),
-        ("straggler:worker=1,at=1%,delay=1s", "for= is missing"),
-        ("straggler:worker=1,at=1%,for=1s,delay=1s,slowdown=2", "needs either delay= or"),
-        ("straggler:worker=1,at=1%,for=1s,delay=0ms", "delay=0s must be more than 0"),
-        ("straggler:worker=1,at=1%,for=1s,delay=5%", "delay=5% must be a time such as 30ms"),
-        ("straggler:worker=1,at=1%,for=1s,slowdown=1", "slowdown=1 must be a number above 1"),
-    ],
-)
-def test_what_is_wrong_is_said_in_one_line(text: str, words: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_injection(text)
-    message = str(caught.value)
-    assert message.startswith(f"injection {text!r}: ")
-    assert words in message
-    assert "\n" not in message
+def test_what_is_wrong_is_said_in_one_line(said: Said) -> None:
+    for text in (
+        "stop:worker=1,at=1%",
+        "kill",
+        "kill:worker,at=1%",
+        "kill:chief=1,at=1%",
+        "hang:chief,at=1%",
+        "straggler:ps,at=1%",
+        "kill:worker=-1,at=1%",
+        "kill:worker=100000,at=1%",
+        "kill:worker=1",
+        "kill:worker=1,at=1%,at=2%",
+        "kill:worker=1,at=",
+        "kill:worker=1,at=1%,delay=1s",
+        "kill:worker=1,at=20",
+        "kill:worker=1,at=101%",
+        "kill:worker=1,at=9999999999s",
+        "kill:worker=1,at=100%",
+        "kill:worker=1,at=1%,for=0s",
+        "kill:ps,at=1%,for=3s",
+        "straggler:worker=1,at=1%,delay=1s",
+        "straggler:worker=1,at=1%,for=1s,delay=1s,slowdown=2",
+        "straggler:worker=1,at=1%,for=1s,delay=0ms",
+        "straggler:worker=1,at=1%,for=1s,delay=5%",
+        "straggler:worker=1,at=1%,for=1s,slowdown=1",
+    ):
+        with pytest.raises(UserError) as caught:
+            parse_injection(text)
+        said(caught.value)
 
 
 @given(text=st.text(max_size=40) | st.from_regex(r"(kill|straggler|hang):[a-z=,%0-9.]{0,40}"))
@@ -114,33 +109,23 @@ def test_the_scenarios_of_the_paper_are_stragglers_before_the_switch(
     assert injections([one.text for one in thirds], 8, 100 / 3) == thirds
 
 
-@pytest.mark.parametrize(
-    ("texts", "workers", "switch_percent", "words"),
-    [
-        (["wild"], 4, 40, "inject is 'wild'; allowed: an injection such as"),
-        ([""], 4, 40, "inject is ''; allowed"),
-        (["mild:"], 8, 40, "no scenario 'mild:'; write it as mild or moderate"),
-        (["mild:by=cpu"], 8, 40, "no scenario 'mild:by=cpu'"),
-        (["mild:delay=2%"], 8, 40, "delay=2% must be a time"),
-        (["mild"], 1, 40, "makes 1 of the workers slow, and there are 1; use 2 or more"),
-        (["moderate"], 2, 40, "makes 2 of the workers slow, and there are 2; use 3 or more"),
-        (["mild"], 8, 0, "before the switch, which is at 0 %; give injections such as"),
-        (["kill:worker=4,at=1%"], 4, 40, "the 4 workers are numbered from 0 to 3"),
-        (["kill:ps,at=1%", "kill:ps,at=1.0%"], 4, 40, "'kill:ps,at=1%' is given twice"),
-        (
-            ["kill:worker=0,at=1%", "hang:worker=1,at=1%"],
-            2,
-            40,
-            "takes all 2 workers away at 1%",
-        ),
-    ],
-)
-def test_what_does_not_fit_a_job_is_refused(
-    texts: list[str], workers: int, switch_percent: float, words: str
-) -> None:
-    with pytest.raises(UserError) as caught:
-        injections(texts, workers, switch_percent)
-    assert words in str(caught.value)
+def test_what_does_not_fit_a_job_is_refused(said: Said) -> None:
+    for texts, workers, switch_percent in (
+        (["wild"], 4, 40),
+        ([""], 4, 40),
+        (["mild:"], 8, 40),
+        (["mild:by=cpu"], 8, 40),
+        (["mild:delay=2%"], 8, 40),
+        (["mild"], 1, 40),
+        (["moderate"], 2, 40),
+        (["mild"], 8, 0),
+        (["kill:worker=4,at=1%"], 4, 40),
+        (["kill:ps,at=1%", "kill:ps,at=1.0%"], 4, 40),
+        (["kill:worker=0,at=1%", "hang:worker=1,at=1%"], 2, 40),
+    ):
+        with pytest.raises(UserError) as caught:
+            injections(texts, workers, switch_percent)
+        said(caught.value)
 
 
 def test_a_parameter_server_that_does_not_exist_cannot_be_disturbed() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.loading import BUILT_IN, find_module, load_workload, normal_reference
+from tests.wording import Said
 
 SOURCE = """
 import neighbour_of_a_workload
@@ -73,39 +74,30 @@ def test_a_workload_is_loaded_from_a_package_in_the_current_folder(
     assert load_workload("package_of_a_workload.jobs:mine").name == "mine"
 
 
-@pytest.mark.parametrize(
-    ("reference", "words"),
-    [
-        ("nonsense", "digits"),
-        ("", "digits"),
-        (":", "file.py:attribute"),
-        ("job.py", "file.py:attribute"),
-        ("job.py:", "file.py:attribute"),
-        (":mine", "file.py:attribute"),
-        ("none.py:mine", "no file none.py"),
-        ("package_of_a_workload:mine", "no 'mine'"),
-        ("no_such_package.x:mine", "no_such_package"),
-        ("..relative:mine", "relative"),
-        ("job.py:other", "workloads in it: mine"),
-        ("job.py:number", "'number' is of type int"),
-        *(
-            (f"job.py:mine,{variant}", words)
-            for variant, words in (
-                ("data_set=x", "'data_set=x' must set a field, each only once; give one of total_"),
-                ("momentum=0.5,momentum=0.5", "must set a field, each only once"),
-                ("momentum=much", "momentum is 'much'; give a number"),
-                ("batch_size=0", "batch_size is 0; give a whole number, 1 to 1000000000000000"),
-                ("batch_after_switch=4", "batch_after_switch is 4; give one of same, global"),
-                ("momentum_after_switch=3", "momentum_after_switch is 3; give one of own"),
-            )
-        ),
-    ],
-)
-def test_a_wrong_reference_is_one_line_that_helps(folder: Path, reference: str, words: str) -> None:
-    with pytest.raises(WorkloadError) as error:
-        load_workload(reference)
-    assert "\n" not in str(error.value)
-    assert words in str(error.value)
+def test_a_wrong_reference_is_one_line_that_helps(folder: Path, said: Said) -> None:
+    for reference in (
+        "nonsense",
+        "",
+        ":",
+        "job.py",
+        "job.py:",
+        ":mine",
+        "none.py:mine",
+        "package_of_a_workload:mine",
+        "no_such_package.x:mine",
+        "..relative:mine",
+        "job.py:other",
+        "job.py:number",
+        "job.py:mine,data_set=x",
+        "job.py:mine,momentum=0.5,momentum=0.5",
+        "job.py:mine,momentum=much",
+        "job.py:mine,batch_size=0",
+        "job.py:mine,batch_after_switch=4",
+        "job.py:mine,momentum_after_switch=3",
+    ):
+        with pytest.raises(WorkloadError) as error:
+            load_workload(reference)
+        said(error.value)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.sources import NumpyFiles, TFRecordFiles
 from tests.trainers.shipping import shipped
+from tests.wording import Said
 
 
 def write_records(path: Path, records: list[bytes]) -> None:
@@ -46,28 +47,22 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize(
-    ("write", "words"),
-    [
-        (lambda path: None, "cannot be read here"),
-        (Path.touch, "holds no record"),
-        (
-            lambda path: path.write_bytes(b"this is a text, and rather long"),
-            "is not a TFRecord file, or ends within the record at byte 0$",
-        ),
-        (cut, "is not a TFRecord file, or ends within the record at byte 19$"),
-        (lambda path: path.write_bytes(gzip.compress(b"x")), "is compressed, .* unpack it, or"),
-    ],
-)
-def test_files_that_are_none_are_named_in_one_line(
-    tmp_path: Path, write: Callable[[Path], None], words: str
-) -> None:
-    write(tmp_path / "file")
-    with pytest.raises(WorkloadError, match=f"^data: {tmp_path}/file {words}"):
-        TFRecordFiles(tmp_path / "file")
+def test_files_that_are_none_are_named_in_one_line(tmp_path: Path, said: Said) -> None:
+    for write in (
+        lambda path: None,
+        Path.touch,
+        lambda path: path.write_bytes(b"this is a text, and rather long"),
+        cut,
+        lambda path: path.write_bytes(gzip.compress(b"x")),
+    ):
+        write(tmp_path / "file")
+        with pytest.raises(WorkloadError) as caught:
+            TFRecordFiles(tmp_path / "file")
+        said(caught.value)
     for nothing in ("nothing-*.tfrecord", []):
-        with pytest.raises(WorkloadError, match=r"^data: no file"):
+        with pytest.raises(WorkloadError) as caught:
             TFRecordFiles(nothing)
+        said(caught.value)
 
 
 def later(path: Path) -> None:
@@ -128,15 +123,13 @@ def test_threads_read_the_same_files_at_once_and_parse_no_header(tmp_path: Path)
     np.testing.assert_array_equal(np.concatenate(found, axis=1)[0], np.tile(inputs, (500, 1)))
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        (np.array([{}], object), "is not an array that can be read in place"),
-        (np.array(3), "holds a single value"),
-        (np.zeros(4), "and the others hold 4, 3 rows"),
-    ],
-)
-def test_what_are_no_rows_is_refused(tmp_path: Path, values: Any, words: str) -> None:
-    path = saved(tmp_path / "x.npy", values)
-    with pytest.raises(WorkloadError, match=f"^data: {path} {words}"):
-        NumpyFiles(path, saved(tmp_path / "y.npy", np.zeros(3)))
+def test_what_are_no_rows_is_refused(tmp_path: Path, said: Said) -> None:
+    for values in (
+        np.array([{}], object),
+        np.array(3),
+        np.zeros(4),
+    ):
+        path = saved(tmp_path / "x.npy", values)
+        with pytest.raises(WorkloadError) as caught:
+            NumpyFiles(path, saved(tmp_path / "y.npy", np.zeros(3)))
+        said(caught.value)

@@ -11,6 +11,7 @@ import pytest
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.workload import Momentum
 from tests.trainers.jobs import DENSE
+from tests.wording import Said
 
 WRONG: dict[str, list[Any]] = {
     "name": ["", "../../x", "a\0", "\udc80", "x@current", None],
@@ -32,28 +33,16 @@ WRONG: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        *(({field: value}, [field]) for field, values in WRONG.items() for value in values),
-        ({"learning_rate": print}, ["learning_rate is a schedule", "learning_rate_boundaries"]),
-        (
-            {"optimizer": print, "momentum_after_switch": "zero"},
-            ["momentum_after_switch", "optimizer"],
-        ),
-        (
-            {"momentum_after_switch": "scaled", "momentum_stage_worker_steps": 2_000},
-            ["momentum_stage_worker_steps", "ramped and additive", "scaled"],
-        ),
-    ],
-    ids=str,
-)
-def test_what_makes_no_sense_is_refused(changes: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(WorkloadError) as error:
-        replace(DENSE, **changes)
-    for word in (*words, "workload"):
-        assert word in str(error.value)
-    assert "\n" not in str(error.value)
+def test_what_makes_no_sense_is_refused(said: Said) -> None:
+    for changes in (
+        *({field: value} for field, values in WRONG.items() for value in values),
+        {"learning_rate": print},
+        {"optimizer": print, "momentum_after_switch": "zero"},
+        {"momentum_after_switch": "scaled", "momentum_stage_worker_steps": 2_000},
+    ):
+        with pytest.raises(WorkloadError) as error:
+            replace(DENSE, **changes)
+        said(error.value)
 
 
 def test_each_momentum_a_schedule_and_the_limits_are_allowed() -> None:

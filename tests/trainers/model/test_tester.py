@@ -19,6 +19,7 @@ from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.record import Position, trial_record
 from tests.identities import GENERATED
 from tests.trainers.jobs import CONSTANT
+from tests.wording import Said
 
 
 def one_hot(numbers: np.ndarray) -> np.ndarray:
@@ -87,38 +88,27 @@ def constant(value: float) -> Any:
 
 
 several_values = partial(metrics.F1Score, average=None)
-NO_CLASSES = "labels that are neither classes nor one-hot have no accuracy; give a metric"
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"further_metrics": ("mae", "mae")}, "a further metric is called 'mae', like something"),
-        ({"further_metrics": ("training_loss",)}, "is called 'training_loss', like something else"),
-        ({"further_metrics": ("nothing",)}, "Keras has no metric 'nothing'"),
-        ({"further_metrics": (several_values,)}, "'f1_score' gives 3 values"),
-        ({"metric": lambda: "accuracy"}, r"keras\.metrics\.Metric"),
-        ({"metric": several_values}, r"gives 3 values.*give one that is a"),
-        *(
-            ({"metric": lambda value=value: constant(value)}, f"gives {given}, .* from 0 to 1; giv")
-            for value, given in ((3.77e18, "3.77e\\+18"), (-0.5, "-0.5"), (1.1, "1.1"))
-        ),
+def test_what_is_no_metric_or_no_share_is_refused(keras: Any, said: Said) -> None:
+    for fields in (
+        {"further_metrics": ("mae", "mae")},
+        {"further_metrics": ("training_loss",)},
+        {"further_metrics": ("nothing",)},
+        {"further_metrics": (several_values,)},
+        {"metric": lambda: "accuracy"},
+        {"metric": several_values},
+        *({"metric": lambda value=value: constant(value)} for value in (3.77e18, -0.5, 1.1)),
         # Without a metric: values of one output, and those of an autoencoder, say.
-        (
-            {"outputs": [[0.2], [7.5]], "labels": [[0.3], [7.0]], "metric": None},
-            r"labels other than 0 and 1, for one output.* give a metric",
-        ),
+        {"outputs": [[0.2], [7.5]], "labels": [[0.3], [7.0]], "metric": None},
         *(
-            ({"labels": np.array([label] * EXAMPLES, np.float32), "metric": None}, NO_CLASSES)
+            {"labels": np.array([label] * EXAMPLES, np.float32), "metric": None}
             for label in ([1, 1, 0], [0.5, 0.1, 7], [2, -1, 0])
         ),
-    ],
-)
-def test_what_is_no_metric_or_no_share_is_refused(
-    keras: Any, fields: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(WorkloadError, match=said):
-        make_tester(keras, **{"metric": "mse", **fields})
+    ):
+        with pytest.raises(WorkloadError) as caught:
+            make_tester(keras, **{"metric": "mse", **fields})
+        said(caught.value)
 
 
 @pytest.mark.parametrize(

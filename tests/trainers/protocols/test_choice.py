@@ -15,6 +15,7 @@ from syncswitch.trainers.protocols import (
     parse_named_pair,
     parse_pair,
 )
+from tests.wording import Said
 
 Register = Callable[[str, str, str], None]
 
@@ -57,45 +58,16 @@ def test_a_choice_is_recorded_in_one_way(text: str, canonical: str) -> None:
     assert choose_protocol(canonical) == choose_protocol(text)
 
 
-@pytest.mark.parametrize("text", ["", ":", ":3", "nonsense", "bsp3", "local_sgd:8"])
-def test_an_unknown_name_is_told_what_there_is(text: str) -> None:
-    message = refusal(text)
-    assert message.startswith(f"no protocol {text!r}; known: asp, bsp, ")
-    assert all(kind.usage in message for kind in PROTOCOLS.values())
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("bsp:3", "it takes no options"),
-        ("asp:", "nothing follows the colon"),
-        ("ssp", "LEAD must be a whole number from 0 to 1000000"),
-        ("ssp:", "nothing follows the colon"),
-        ("ssp:³", "LEAD must be"),
-        ("ssp:1000001", "LEAD must be"),
-        pytest.param(f"ssp:{'9' * 5000}", "LEAD must be", id="ssp of 5000 digits"),
-        ("dssp:3", "HIGH must be a whole number from 0 to 1000"),
-        ("dssp:-3", "LOW must be a whole number from 0 to 1000"),
-        ("dssp:15-3", "LOW must not be above HIGH"),
-        ("selsync", "DELTA must be a number from 0 to 1000000"),
-        ("selsync:-0.1", "DELTA must be"),
-        ("selsync:nan", "DELTA must be"),
-        ("selsync:1e7", "DELTA must be"),
-        ("qsr:0.1", "STEPS must be a whole number from 1 to 1000000"),
-        ("qsr:4", "ALPHA must be a number above 0 and at most 1000000"),
-        ("qsr:4:0", "ALPHA must be"),
-        ("dssp:3-15:free", "after LOW-HIGH write unbounded, or bounded"),
-        ("ds-sync", "GROUP_SIZE must be a whole number from 1 to 1000000"),
-        ("local-sgd:0", "STEPS must be"),
-        ("local-sgd:8:lost", "AFTER must be one of kept, averaged, zeroed, nesterov"),
-        ("selsync:0.1:", "AFTER must be one of"),
-        ("qsr:4:0.1:2", "AFTER must be one of"),
-    ],
-)
-def test_wrong_options_are_told_how_to_write_them(text: str, reason: str) -> None:
-    message = refusal(text)
-    assert message.startswith(f"protocol {text!r}: {reason}")
-    assert message.endswith(f"; write it as {PROTOCOLS[text.partition(':')[0]].usage}")
+def test_wrong_options_are_told_how_to_write_them(said: Said) -> None:
+    for text in (
+        *("", ":", ":3", "nonsense", "bsp3", "local_sgd:8", "bsp:3", "asp:"),
+        *("ssp", "ssp:", "ssp:³", "ssp:1000001", f"ssp:{'9' * 5000}"),
+        *("dssp:3", "dssp:-3", "dssp:15-3", "dssp:3-15:free"),
+        *("selsync", "selsync:-0.1", "selsync:nan", "selsync:1e7", "selsync:0.1:"),
+        *("qsr:0.1", "qsr:4", "qsr:4:0", "qsr:4:0.1:2"),
+        *("ds-sync", "local-sgd:0", "local-sgd:8:lost"),
+    ):
+        said(refusal(text))
 
 
 @pytest.mark.parametrize(
@@ -104,32 +76,26 @@ def test_wrong_options_are_told_how_to_write_them(text: str, reason: str) -> Non
         (parse_pair, " BSP , asp ", ("bsp", "asp")),
         (parse_pair, "local-sgd:08,dssp", ("local-sgd:8", "dssp:3-15")),
         (parse_pair, "ssp:3,ssp:4", ("ssp:3", "ssp:4")),
-        (parse_pair, "bsp,ssp:x", "^protocol 'ssp:x': LEAD must be"),
-        *(
-            (parse_pair, text, "^protocols is .*: give two different protocols.*known: asp, ")
-            for text in ("", "bsp", "bsp,bsp", "bsp,asp,bsp", "bsp,", "dssp,dssp:3-15")
-        ),
-        (parse_pair, "bsp,nonsense", "known: asp, "),
         # A command has names for its protocols.
         (parse_named_pair, "ddp,local-sgd", ("ddp", "local-sgd")),
         (parse_named_pair, "First,second.2", ("first", "second.2")),
         (parse_named_pair, "BSP,ssp:03", ("bsp", "ssp:3")),
-        *(
-            (parse_named_pair, text, "give two different names, before and after the switch")
-            for text in (" DDP , PowerSGD:rank=2", "ddp,ddp", "ddp", "ddp,", "two words,x")
-        ),
-        (parse_named_pair, f"{'x' * 65},y", "give two different names, before and after the"),
     ],
 )
-def test_a_pair_is_recorded_in_one_way_or_refused(
-    parse: Callable[[str], tuple[str, str]], text: str, pair: tuple[str, str] | str
+def test_a_pair_is_recorded_in_one_way(
+    parse: Callable[[str], tuple[str, str]], text: str, pair: tuple[str, str]
 ) -> None:
-    if isinstance(pair, tuple):
-        assert parse(text) == pair
-        return
-    with pytest.raises(UserError, match=pair) as error:
-        parse(text)
-    assert "\n" not in str(error.value)
+    assert parse(text) == pair
+
+
+def test_what_is_no_pair_is_refused(said: Said) -> None:
+    known = ("", "bsp", "bsp,bsp", "bsp,asp,bsp", "bsp,", "dssp,dssp:3-15", "bsp,ssp:x")
+    named = (" DDP , PowerSGD:rank=2", "ddp,ddp", "ddp", "ddp,", "two words,x", f"{'x' * 65},y")
+    for parse, texts in ((parse_pair, (*known, "bsp,nonsense")), (parse_named_pair, named)):
+        for text in texts:
+            with pytest.raises(UserError) as error:
+                parse(text)
+            said(error.value)
 
 
 @pytest.fixture

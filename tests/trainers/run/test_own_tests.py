@@ -19,6 +19,7 @@ from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import GivenUp, Guard
 from syncswitch.trainers.run.own_tests import Job, fallen, is_refuted, late, standing_still
+from tests.wording import Said
 
 W = 1000
 SWITCH = 200
@@ -75,17 +76,11 @@ def test_a_run_that_stays_below_what_it_had_has_failed(
     assert noticed_at is None
 
 
-def test_a_fall_has_figures() -> None:
+def test_a_fall_has_figures(said: Said) -> None:
     tests = played([*RISEN, *[0.41] * 7], 20)
-    assert fallen(tests, SWITCH, JOB) == (
-        "accuracy fell to 0.4100 from 0.6100 before the switch, and has not recovered in 14"
-        " % of the run"
-    )
+    said(fallen(tests, SWITCH, JOB))
     losses = [replace(one, accuracy=one.accuracy - 1) for one in tests]
-    assert fallen(losses, SWITCH, replace(JOB, metric=LOSS)) == (
-        "loss rose to 0.5900 from 0.3900 before the switch, and has not recovered in 14"
-        " % of the run"
-    )
+    said(fallen(losses, SWITCH, replace(JOB, metric=LOSS)))
 
 
 def test_what_is_no_fall_for_tests_that_scatter_is_left_alone() -> None:
@@ -106,13 +101,10 @@ def test_without_a_threshold_what_it_has_risen_says_what_a_fall_is(
     assert (fallen(tests, SWITCH, replace(JOB, threshold=0.0)) is not None) is is_alarm
 
 
-def test_what_rises_up_to_the_switch_and_then_no_more_stands_still() -> None:
+def test_what_rises_up_to_the_switch_and_then_no_more_stands_still(said: Said) -> None:
     before = [0.1 + 0.03 * number for number in range(8)] + [0.37, 0.43]
     tests = played([*before, *[0.42] * 13], 20)
-    assert standing_still(tests, SWITCH, JOB) == (
-        "accuracy has stalled at 0.4200, although it was still rising at the switch, from 0.3700 to"
-        " 0.4300"
-    )
+    said(standing_still(tests, SWITCH, JOB))
     assert standing_still(tests[:22], SWITCH, JOB) is None, "for less than a quarter of the job"
     assert standing_still(played([*before, *[0.45] * 13], 20), SWITCH, JOB) is None
     settled = [*before[:8], 0.41, 0.42, *[0.41] * 13]
@@ -125,14 +117,11 @@ SOON = [1 - 0.8 * 0.5 ** (step / 100) for step in range(25, W + 1, 25)]
 LATE = [0.2 + 0.6 * step / W for step in range(25, W + 1, 25)]
 
 
-def test_what_still_rises_at_half_and_will_lack_much_is_late() -> None:
+def test_what_still_rises_at_half_and_will_lack_much_is_late(said: Said) -> None:
     tests = played(LATE[:19], 25)
     assert late(tests[:18], JOB) is None
     # Its last four tests have 0.4625 on average. A quarter of its pace adds 0.0788 to the end.
-    assert late(tests, JOB) == (
-        "accuracy is 0.4625 after 48% of the job, and still rising, but too slowly to get beyond"
-        " about 0.5413"
-    )
+    said(late(tests, JOB))
     assert late(played(SOON[:19], 25), JOB) is None, "it will get near the best possible"
     flat = [min(one, 0.4) for one in LATE]
     assert late(played(flat[:24], 25), JOB) is None, "it has learnt what it can"

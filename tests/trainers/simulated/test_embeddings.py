@@ -34,6 +34,7 @@ from tests.trainers.clicks import (
 )
 from tests.trainers.jobs import RecordingObserver
 from tests.trainers.simulated.clusters import VARIED, spec_of
+from tests.wording import Said
 
 MakeTrainer = Callable[..., SimulatedTrainer]
 WORKERS = 3
@@ -120,28 +121,17 @@ def chained_model() -> Any:
     return Model(inputs, layers.Dense(2, "softmax")(second))
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"data": wrong_data}, r"layer 'item' is asked for row (79|80) and has 41"),
-        (
-            {"model": chained_model},
-            r"^workload 'small-clicks': the rows that layer 'second' looks up depend on what is"
-            r" trained, .*; look rows up by the inputs alone, or set least_embedding_values",
-        ),
-        (
-            {"optimizer": of_keras("RMSprop")},
-            r"the optimizer is RMSprop, and the model has an Emb",
-        ),
-        (
-            {"optimizer": of_keras("Adam", clipnorm=1.0)},
-            r"the optimizer is Adam with clipnorm 1\.0, and the",
-        ),
-    ],
-)
-def test_what_cannot_be_trained_by_rows_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(WorkloadError, match=message):
-        SimulatedTrainer(replace(CLICKS, **fields), WORKERS, VARIED)
+def test_what_cannot_be_trained_by_rows_is_refused(said: Said) -> None:
+    for fields in (
+        {"model": chained_model},
+        {"optimizer": of_keras("RMSprop")},
+        {"optimizer": of_keras("Adam", clipnorm=1.0)},
+    ):
+        with pytest.raises(WorkloadError) as caught:
+            SimulatedTrainer(replace(CLICKS, **fields), WORKERS, VARIED)
+        said(caught.value)
+    with pytest.raises(WorkloadError, match=r"layer 'item' is asked for row (79|80) and has 41"):
+        SimulatedTrainer(replace(CLICKS, data=wrong_data), WORKERS, VARIED)
 
 
 def test_a_run_without_room_for_copies_goes_on(

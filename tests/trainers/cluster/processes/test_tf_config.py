@@ -21,6 +21,7 @@ from syncswitch.trainers.cluster.processes.tf_config import (
 from tests.private_network import free_ports
 from tests.program import TINY_WORKLOAD, code
 from tests.warm_program import WarmProcess
+from tests.wording import Said
 
 CLUSTER = {"chief": ["a:1"], "ps": ["b:2"], "worker": ["c:3", "d.e-f:4", "[::1]:65535"]}
 TASK = {"type": "worker", "index": 2}
@@ -54,40 +55,32 @@ def test_old_names_and_index_as_text_are_understood() -> None:
     assert parse_tf_config(config(CLUSTER, task)).job == "evaluator"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "cannot be used (Input data was truncated)"),
-        ('{"more":' + "[" * 100_000, "cannot be used (maximum recursion depth"),
-        ("{}", "missing required field `cluster`"),
-        (config({}), "has no chief in its cluster"),
-        (config({**CLUSTER, "gpu": ["x:1"]}), "has a job 'gpu' in its cluster; known are chief"),
-        (config({**CLUSTER, "master": ["x:1"]}), "both a chief and a master"),
-        (config({**CLUSTER, "worker": [3]}), "Expected `str`, got `int` - at `$.cluster[...][0]`"),
-        (config({**CLUSTER, "worker": []}), "has no worker in its cluster"),
-        (config({"chief": ["a:1"], "worker": ["c:3"]}), "has no ps in its cluster"),
-        (config({**CLUSTER, "chief": ["x:1", "y:1"]}), "2 addresses for chief, and only one"),
-        (config({**CLUSTER, "ps": ["x"]}), "the address 'x', which is not host:port"),
-        (config({**CLUSTER, "ps": ["x:65536"]}), "the address 'x:65536', which is not host:port"),
-        (config({**CLUSTER, "ps": ["grpc://x:1"]}), "which is not host:port"),
-        (config({**CLUSTER, "ps": ["::1:1"]}), "which is not host:port"),
-        (config({**CLUSTER, "ps": ["a:1"]}), "the address 'a:1' twice"),
-        (config(task=None), "Expected `object`, got `null` - at `$.task`"),
-        (config(task={"type": "p"}), "the task type 'p'; known are chief, ps, worker"),
-        (config(task={"type": "worker", "index": 3}), "is worker 3, and the cluster has 3 of them"),
-        (config(task={"type": "worker", "index": -1}), "is worker -1, and"),
-        (config(task={"type": "worker", "index": 1.5}), "Expected `int`, got `float`"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_in_one_line(text: str, words: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_tf_config(text)
-    message = str(caught.value)
-    assert message.startswith("TF_CONFIG ")
-    assert words in message
-    assert 'look like {"cluster": {"chief"' in message
-    assert "\n" not in message
-    message.encode()
+def test_what_cannot_be_used_is_refused_in_one_line(said: Said) -> None:
+    for text in (
+        "",
+        '{"more":' + "[" * 100_000,
+        "{}",
+        config({}),
+        config({**CLUSTER, "gpu": ["x:1"]}),
+        config({**CLUSTER, "master": ["x:1"]}),
+        config({**CLUSTER, "worker": [3]}),
+        config({**CLUSTER, "worker": []}),
+        config({"chief": ["a:1"], "worker": ["c:3"]}),
+        config({**CLUSTER, "chief": ["x:1", "y:1"]}),
+        config({**CLUSTER, "ps": ["x"]}),
+        config({**CLUSTER, "ps": ["x:65536"]}),
+        config({**CLUSTER, "ps": ["grpc://x:1"]}),
+        config({**CLUSTER, "ps": ["::1:1"]}),
+        config({**CLUSTER, "ps": ["a:1"]}),
+        config(task=None),
+        config(task={"type": "p"}),
+        config(task={"type": "worker", "index": 3}),
+        config(task={"type": "worker", "index": -1}),
+        config(task={"type": "worker", "index": 1.5}),
+    ):
+        with pytest.raises(UserError) as caught:
+            parse_tf_config(text)
+        said(caught.value)
 
 
 @pytest.mark.parametrize(

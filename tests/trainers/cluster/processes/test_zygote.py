@@ -95,15 +95,9 @@ def test_it_has_tensorflow_one_thread_and_what_it_was_given(tmp_path: Path) -> N
 
 def test_how_it_ended_is_known(tmp_path: Path) -> None:
     zygote = shared_zygote()
-    assert ended(fork(tmp_path, leave, 0)) == ProcessStatus(
-        ProcessState.DEAD, "ended with status 0"
-    )
-    assert ended(fork(tmp_path, leave, 3)) == ProcessStatus(
-        ProcessState.DEAD, "ended with status 3"
-    )
-    assert ended(fork(tmp_path, fail, "words")) == ProcessStatus(
-        ProcessState.DEAD, "ended with status 1"
-    )
+    for work, given, status in ((leave, 0, 0), (leave, 3, 3), (fail, "words", 1)):
+        how = ProcessStatus(ProcessState.DEAD, f"ended with status {status}")
+        assert ended(fork(tmp_path, work, given)) == how
     log = (tmp_path / "log").read_text()
     assert log.endswith("ZeroDivisionError: words\n")
     sleeping = fork(tmp_path, sleep)
