@@ -25,6 +25,8 @@ from tests.searcher.command_line import Invoke
 JOB = f"{regression_jobs.__file__}:mae"
 NEEDED = ["--trainer", "simulated", "--workers", "2"]
 
+pytestmark = pytest.mark.usefixtures("one_model")
+
 
 @pytest.mark.parametrize(
     ("name", "metric", "said"),

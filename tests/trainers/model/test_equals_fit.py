@@ -428,12 +428,20 @@ def both_halves(
 @pytest.mark.parametrize("second", ["asp", "local-sgd:2"])
 @pytest.mark.parametrize("kind", [cluster_of, simulated])
 class TestSeveralWorkers:
-    def test_constraints_hold(self, keras: Any, tmp_path: Path, kind: Any, second: str) -> None:
+    def test_constraints_hold_and_counters_count_updates(
+        self, keras: Any, tmp_path: Path, kind: Any, second: str
+    ) -> None:
         # The built-in SGD and optimizers of Keras are projected in different places.
         optimizer = of("SGD", momentum=0.9) if kind is cluster_of else of("Adam")
-        case = Case("constraints", dense(kernel_constraint="unit_norm"), optimizer)
-        kernel = both_halves(case, kind, second, tmp_path)[0].get_weights()[0]
+        limited = partial(softmax, kernel_constraint="unit_norm")
+        case = Case("", net(partial(made, counting, "int32"), limited), optimizer)
+        model, _ = both_halves(case, kind, second, tmp_path)
+        kernel = model.layers[1].kernel.numpy()
         np.testing.assert_allclose(np.linalg.norm(kernel, axis=0), 1, rtol=1e-4)
+        once, thrice = model.layers[0].count.numpy()
+        # 5 rounds of which the first only begins; then each push, or the 5 steps of a replica.
+        assert once == (4 + (5 * WORKERS if second == "asp" else 5))
+        assert thrice == 3 * once
 
     def test_what_is_tested_and_saved_are_the_averages(
         self, keras: Any, tmp_path: Path, kind: Any, second: str
@@ -442,16 +450,6 @@ class TestSeveralWorkers:
         model, tested = both_halves(case, kind, second, tmp_path)
         model.compile(loss=case.loss)
         assert tested == pytest.approx(model.evaluate(case.x, case.y, verbose=0), abs=1e-5)
-
-    def test_counters_count_updates(
-        self, keras: Any, tmp_path: Path, kind: Any, second: str
-    ) -> None:
-        case = Case("", net(partial(made, counting, "int32"), softmax))
-        model, _ = both_halves(case, kind, second, tmp_path)
-        once, thrice = model.layers[0].count.numpy()
-        # 5 rounds of which the first only begins; then each push, or the 5 steps of a replica.
-        assert once == (4 + (5 * WORKERS if second == "asp" else 5))
-        assert thrice == 3 * once
 
 
 def recurrent() -> Any:
