@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from syncswitch.storage.records.flat import columns
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
+from syncswitch.storage.records.metric import Goal
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
 SCHEMA_VERSION = 1
@@ -117,7 +118,7 @@ PolicyContent = _model(
     "When to switch, for one workload fingerprint.",
     evidence=Annotated[tuple[EvidenceContent, ...], AfterValidator(_each_run_once)],  # type: ignore[valid-type]
     created_at=Annotated[str, AfterValidator(_moment)],
-    metric_goal=Literal["max", "min"],
+    metric_goal=Goal,
     band=Annotated[BandContent | None, AfterValidator(_measured_or_empty)],
 )
 
@@ -126,7 +127,7 @@ WorkloadContent = _model(
     WorkloadIdentity,
     "The job that the policy was found for; null is what was not recorded.",
     reference=str,
-    metric_goal=Literal["max", "min"],
+    metric_goal=Goal,
 )
 
 

@@ -204,7 +204,8 @@ _WAYS = {name: f"the {name} way" for name in ("first", "second")}
 
 def protocol_text(protocol: str) -> str:
     """A protocol in a sentence: `BSP`; `the first way` where a command has no name for it."""
-    return _WAYS.get(protocol, protocol.upper())
+    name, colon, options = protocol.partition(":")
+    return _WAYS.get(protocol, f"{name.upper()}{colon}{options}")
 
 
 def protocol_label(protocol: str) -> str:

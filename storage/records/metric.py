@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 ACCURACY_NAME = "accuracy"
-GOALS = ("max", "min")
+Goal = Literal["max", "min"]
 """Whether more of a metric is better, or less."""
+
+GOALS = get_args(Goal)
 
 USUAL_THRESHOLD = 0.01
 """The default threshold of metrics whose best value is 1."""

@@ -74,9 +74,10 @@ def test_a_command_has_steps_processes_and_ways() -> None:
     assert GENERATED.sized_name == "generated on 4 workers"
     # Nobody wrote down what an imported job trains.
     assert not changed(job, model=None).is_command
-    names = ("first", "second", "bsp", "local-sgd:8")
-    assert [*map(protocol_text, names)] == ["the first way", "the second way", "BSP", "LOCAL-SGD:8"]
-    assert [*map(protocol_label, names)] == ["first way", "second way", "BSP", "LOCAL-SGD:8"]
+    names = ("first", "second", "bsp", "local-sgd:8:zeroed")
+    protocols = ["BSP", "LOCAL-SGD:8:zeroed"]
+    assert [*map(protocol_text, names)] == ["the first way", "the second way", *protocols]
+    assert [*map(protocol_label, names)] == ["first way", "second way", *protocols]
 
 
 ERROR = Metric("MeanAbsoluteError", "min", "km", 0.0, None)

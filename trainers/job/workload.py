@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from syncswitch.storage.errors import Part, SyncSwitchError, WorkloadError, one_line
 from syncswitch.storage.records.job import MOST_WORKER_STEPS, name_problem
+from syncswitch.storage.records.metric import GOALS, Goal
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 
 Momentum = Literal["own", "same", "zero", "scaled", "ramped", "additive"]
@@ -24,7 +25,6 @@ Loss = str | Callable[..., Any] | Mapping[str, Any] | Sequence[Any]
 
 
 LOSS_METRIC = "loss"  # name of the metric that is the loss on the test set
-Goal = Literal["max", "min"]  # whether a higher or a lower metric is better
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Workload:
 
     def _problems_of_metric(self) -> Iterator[str]:
         goal, unit, limits = self.metric_goal, self.metric_unit, self.metric_range
-        if goal is not None and goal not in get_args(Goal):
+        if goal is not None and goal not in GOALS:
             yield f"metric_goal is {goal!r}; give max where more is better, or min"
         if unit is not None and not (isinstance(unit, str) and unit.isprintable() and unit):
             yield f"metric_unit is {unit!r}; give a text such as 'km', or leave it out"
