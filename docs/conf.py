@@ -56,7 +56,7 @@ napoleon_use_rtype = False
 nitpick_ignore_regex = [
     (
         "py:.*",
-        r"(collections|contextlib|datetime|numpy|optuna|pandas|pathlib|pydantic|sqlalchemy|types|typing)\..*",
+        r"(collections|contextlib|datetime|numpy|optuna|pandas|pathlib|pydantic|sqlalchemy|types|typing|typing_extensions)\..*",
     ),
     # Of the standard library and of Optuna, where annotations call them by their name alone.
     ("py:class", r"Path|datetime|BaseDistribution|FrozenTrial|Study|TrialState"),

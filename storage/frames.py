@@ -99,7 +99,8 @@ COLUMNS: Mapping[FrameName, tuple[Column, ...]] = {
 """The columns of each table, by the name of its function."""
 
 
-def _dtype(column: Column) -> str:
+def dtype_of(column: Column) -> str:
+    """The type of a column in pandas, whatever the rows are."""
     return _DTYPES[column.kind][column.nullable]
 
 
@@ -107,7 +108,7 @@ def describe(name: FrameName) -> pandas.DataFrame:
     """Returns the columns of a table: name, type in pandas, meaning."""
     import pandas
 
-    rows = [(column.name, _dtype(column), column.meaning) for column in COLUMNS[name]]
+    rows = [(column.name, dtype_of(column), column.meaning) for column in COLUMNS[name]]
     frame: pandas.DataFrame = pandas.DataFrame(rows, columns=["column", "dtype", "meaning"])
     return frame
 
@@ -217,7 +218,7 @@ def frame_of(name: FrameName, rows: Iterable[Iterable[Any]]) -> pandas.DataFrame
     values = list(zip(*rows, strict=True)) or [()] * len(described)
     frame: pandas.DataFrame = pandas.DataFrame(
         {
-            column.name: pandas.Series(_texts(of_column, column), dtype=_dtype(column))
+            column.name: pandas.Series(_texts(of_column, column), dtype=dtype_of(column))
             for column, of_column in zip(described, values, strict=True)
         }
     )

@@ -30,7 +30,7 @@ def frame_columns(name: frames.FrameName) -> str:
     """The columns of one table for pandas."""
     return markdown_table(
         ["column", "type in pandas", "meaning"],
-        [(f"`{c.name}`", f"`{c.dtype}`", c.meaning) for c in frames.COLUMNS[name]],
+        [(f"`{c.name}`", f"`{frames.dtype_of(c)}`", c.meaning) for c in frames.COLUMNS[name]],
     )
 
 

@@ -85,9 +85,11 @@ _DOUBT = 0.1
 _AHEAD = 6
 # Outcomes of a run that are considered: the middles of three equally likely parts.
 _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
-# Where runs of the first protocol alone differ by more than may be lost, their mean is measured
-# until its error is at most this part of that.
+# Where each worker keeps its own momentum and runs of the first protocol alone differ by more than
+# may be lost, their mean is measured until its error is at most this part of that, in at most this
+# part of all trainings.
 _CERTAIN = 0.5
+_MOST_MEASURING = 0.25
 # Before the target is measured nothing is compared, so any accuracy does.
 _ANY_ACCURACY = 0.5
 # Nine of ten runs end between these quantiles.
@@ -431,10 +433,14 @@ class Assessment:
     def _needs_target(self) -> bool:
         """Whether runs differ by so much that too few of them tell what a switch loses.
 
-        What is expected of a switch then rests on the jobs that were recorded, not on this one.
+        What is expected of a switch then rests on recorded jobs, not on this one: where each worker
+        keeps its own momentum, most of these lose nothing, and none of them differs that much.
         """
-        belief = self._outlook.belief
+        belief, made = self._outlook.belief, len(self._runs)
         runs = 0 if belief.measured is None else belief.measured.runs
+        trainings = self._runs_to_come + (0 if self._runs_left is None else made)
+        if not belief.guesses.owns_momentum or runs >= _MOST_MEASURING * trainings:
+            return False
         usual = belief.threshold * max(1.0, _CERTAIN * math.sqrt(runs))
         differs = (belief.guesses.spread[:, self._last] > usual).astype(float)
         return float(belief.mean(differs)) > 0.5

@@ -29,7 +29,7 @@ QUERIES: list[tuple[frames.FrameName, Select[Any]]] = [
 
 def read_csv(name: frames.FrameName, text: str) -> pd.DataFrame:
     """As an analyst reads it, with the types that are documented."""
-    dtypes = {column.name: column.dtype for column in frames.COLUMNS[name]}
+    dtypes = {column.name: frames.dtype_of(column) for column in frames.COLUMNS[name]}
     times = [column for column, dtype in dtypes.items() if dtype.startswith("datetime")]
     frame = pd.read_csv(
         io.StringIO(text),

@@ -191,15 +191,17 @@ def test_a_quiet_job_is_not_asked_for_a_second_run_of_the_first_protocol(
     assert [run.switch_percent for run in finished].count(100.0) == 1
 
 
-@pytest.mark.parametrize(("deviation", "measured"), [(0.006, 1), (0.012, 4), (0.015, 7)])
+@pytest.mark.parametrize(("deviation", "measured"), [(0.006, 1), (0.012, 4), (0.015, 7), (0.02, 9)])
 def test_where_runs_differ_by_more_than_may_be_lost_the_first_protocol_is_measured_until_it_tells(
     deviation: float, measured: int
 ) -> None:
     strategy = AdaptiveStrategy(halvings=6).with_momentum("own")
-    reached = [TARGET + deviation * part for part in (1, -1, 0.5, -0.5) * 2]
+    reached = [TARGET + deviation * part for part in (1, -1, 0.5, -0.5) * 3]
     known = [made(6.25, accuracy, number, number) for number, accuracy in enumerate(reached[:6])]
-    runs = 0
-    while (decision := Assessment(strategy, known, 20).decision()) == NextTrial(100.0):
+    runs, trainings = 0, 36
+    while (decision := Assessment(strategy, known, trainings - 6 - runs).decision()) == NextTrial(
+        100.0
+    ):
         known.append(made(100, reached[runs], 6 + runs, runs))
         runs += 1
     assert runs == measured
