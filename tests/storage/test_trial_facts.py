@@ -150,7 +150,7 @@ def test_the_annotations_of_a_record_are_its_columns() -> None:
         ("at", datetime, True, "UTC", "datetime64[us, UTC]"),
     ]
     assert [
-        (one.name, one.kind, one.nullable, one.meaning, frames._dtype(one))
+        (one.name, one.kind, one.nullable, one.meaning, frames.dtype_of(one))
         for one in columns(Record)
     ] == expected
 
