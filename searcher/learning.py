@@ -737,8 +737,8 @@ def job_of(
     if goes_back is None:
         first_failures = (use.failed[0] for use in counted if use.failed)
         has_begun_anew = any(
-            search.switch_percent > 0 and search.lost_seconds >= search.elapsed_seconds > 0
-            for search in first_failures
+            failed.switch_percent > 0 and failed.lost_seconds >= failed.elapsed_seconds > 0
+            for failed in first_failures
         )
         told = [search.options.get("goes_back", True) for search in searches]
         goes_back = all(told) and not has_begun_anew

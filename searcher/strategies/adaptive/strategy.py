@@ -436,10 +436,13 @@ class Assessment:
         What is expected of a switch then rests on recorded jobs, not on this one: where each worker
         keeps its own momentum, most of these lose nothing, and none of them differs that much.
         """
-        belief, made = self._outlook.belief, len(self._runs)
+        if self._is_blind or not self._strategy.owns_momentum:
+            return False
+        belief = self._outlook.belief
         runs = 0 if belief.measured is None else belief.measured.runs
-        trainings = self._runs_to_come + (0 if self._runs_left is None else made)
-        if not belief.guesses.owns_momentum or runs >= _MOST_MEASURING * trainings:
+        # Uses are trainings themselves; a search comes before them all.
+        made = 0 if self._runs_left is None else len(self._runs)
+        if runs >= _MOST_MEASURING * (made + self._runs_to_come):
             return False
         usual = belief.threshold * max(1.0, _CERTAIN * math.sqrt(runs))
         differs = (belief.guesses.spread[:, self._last] > usual).astype(float)
@@ -454,7 +457,7 @@ class Assessment:
         """
         times, uses = self._outlook.untargeted_times, self._runs_to_come
         best = min(range(len(self._grid)), key=lambda index: times[index])
-        if best == self._last or (self._needs_target and not self._is_blind):
+        if best == self._last or self._needs_target:
             return self._last
         without, bought = uses * float(times[best]), max(1, self._missing)
         is_cheaper = bought + self._rest_with_target(uses - bought) < without
