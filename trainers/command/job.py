@@ -155,8 +155,8 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def check_text(parameter: str, text: str) -> None:
     """Raises UserError if a text has unknown placeholders."""
     try:
-        for _, name, form, conversion in Formatter().parse(text):
-            if name is not None and (name not in PLACEHOLDERS or form or conversion):
+        for _, name, fmt, conversion in Formatter().parse(text):
+            if name is not None and (name not in PLACEHOLDERS or fmt or conversion):
                 raise ValueError(f"there is no placeholder {{{name}}}")
     except ValueError as error:
         known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)

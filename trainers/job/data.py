@@ -92,8 +92,8 @@ class Data:
         if getattr(self, f"{part}_weights") is not None:
             parts.append("weights")
         found = {name: flatten(f"{part}_{name}", getattr(self, f"{part}_{name}")) for name in parts}
-        for name, (rows, form) in found.items():
-            if form == Leaf():
+        for name, (rows, tree_spec) in found.items():
+            if tree_spec == Leaf():
                 # Tables of pandas and lists become the array that they stand for.
                 object.__setattr__(self, f"{part}_{name}", rows[0])
         lengths = {name: len(rows[0]) for name, (rows, _) in found.items()}
@@ -106,7 +106,7 @@ class Data:
         if "weights" in found:
             _check_weights(part, found["weights"][0])
         rows = tuple(row for rows, _ in found.values() for row in rows)
-        return ArraySource(rows, tuple(form for _, form in found.values()))
+        return ArraySource(rows, tuple(tree_spec for _, tree_spec in found.values()))
 
 
 @dataclass(frozen=True)

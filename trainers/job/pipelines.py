@@ -17,7 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.sources import Array, Form, Rows, Source
+from syncswitch.trainers.job.sources import Array, Rows, Source, TreeSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,6 @@ class Leaf:
     """One array."""
 
     def unflatten(self, rows: Iterator[Any]) -> Any:
-        """Makes what the model is given from the next of the arrays."""
         return next(rows)
 
 
@@ -58,41 +57,41 @@ class SparseLeaf(Leaf):
         return tf.SparseTensor(indices, tf.gather_nd(values, places), size)
 
 
-def flatten(field: str, given: Any) -> tuple[Rows, Form]:
-    """Takes inputs, labels or weights, as `fit` would get them, apart into arrays and their form.
+def flatten(field: str, given: Any) -> tuple[Rows, TreeSpec]:
+    """Takes inputs, labels or weights, as `fit` would get them, apart into arrays and tree spec.
 
     They are an array, or dicts, tuples and lists of several; each may be a `tf.RaggedTensor` with
     one ragged dimension, or a sparse matrix of SciPy or TensorFlow. Raises WorkloadError for
     anything else, and for arrays with different numbers of examples.
     """
     rows: list[Array] = []
-    form = _flatten(f"data: {field}", given, rows)
+    tree_spec = _flatten(f"data: {field}", given, rows)
     lengths = sorted({len(one) for one in rows})
     if len(lengths) > 1:
         raise WorkloadError(
             f"data: {field} holds arrays of {' and '.join(map(str, lengths))} examples; give a row"
             " for each example in all of them"
         )
-    return tuple(rows), form
+    return tuple(rows), tree_spec
 
 
-def unflatten(form: Form, rows: Iterator[Any]) -> Any:
+def unflatten(tree_spec: TreeSpec, rows: Iterator[Any]) -> Any:
     """Nests arrays, or the tensors of a batch, as those that `flatten` was given."""
-    if isinstance(form, dict):
-        return {name: unflatten(part, rows) for name, part in form.items()}
-    if isinstance(form, tuple | list):
-        parts = [unflatten(part, rows) for part in form]
-        return tuple(parts) if isinstance(form, tuple) else parts
-    return form.unflatten(rows)
+    if isinstance(tree_spec, dict):
+        return {name: unflatten(branch, rows) for name, branch in tree_spec.items()}
+    if isinstance(tree_spec, tuple | list):
+        branches = [unflatten(branch, rows) for branch in tree_spec]
+        return tuple(branches) if isinstance(tree_spec, tuple) else branches
+    return tree_spec.unflatten(rows)
 
 
 def take_rows(given: Any, numbers: Array) -> Any:
     """Selects examples by their indices; takes and returns what `flatten` takes."""
     if isinstance(given, dict):
-        return {name: take_rows(part, numbers) for name, part in given.items()}
-    if isinstance(given, tuple | list) and all(map(_is_part, given)):
-        parts = [take_rows(part, numbers) for part in given]
-        return tuple(parts) if isinstance(given, tuple) else parts
+        return {name: take_rows(branch, numbers) for name, branch in given.items()}
+    if isinstance(given, tuple | list) and all(map(_is_branch, given)):
+        branches = [take_rows(branch, numbers) for branch in given]
+        return tuple(branches) if isinstance(given, tuple) else branches
     if type(given).__name__.startswith("Ragged"):
         import tensorflow as tf
 
@@ -102,20 +101,18 @@ def take_rows(given: Any, numbers: Array) -> Any:
     return given.tocsr()[numbers] if hasattr(given, "tocsr") else np.asarray(given)[numbers]
 
 
-def ragged_rows(found: Sequence[Array]) -> Rows:
-    """Makes the arrays of a `RaggedLeaf` from one array for each example."""
-    lengths = np.array([len(one) for one in found], np.int64)
-    first = found[0]
-    padded = np.zeros((len(found), max(1, lengths.max()), *first.shape[1:]), first.dtype)
+def _ragged_rows(examples: Sequence[Array]) -> Rows:
+    lengths = np.array([len(example) for example in examples], np.int64)
+    first = examples[0]
+    padded = np.zeros((len(examples), max(1, lengths.max()), *first.shape[1:]), first.dtype)
     if first.dtype == object:
         padded[...] = b""
-    for place, one in enumerate(found):
-        padded[place, : len(one)] = one
+    for place, example in enumerate(examples):
+        padded[place, : len(example)] = example
     return padded, lengths
 
 
-def sparse_rows(matrix: Any) -> Rows:
-    """Makes the arrays of a `SparseLeaf` from a sparse matrix of SciPy."""
+def _sparse_rows(matrix: Any) -> Rows:
     matrix = matrix.tocsr()
     matrix.sum_duplicates()
     counts = np.diff(matrix.indptr).astype(np.int64)
@@ -126,16 +123,16 @@ def sparse_rows(matrix: Any) -> Rows:
     return columns, values, counts
 
 
-def _flatten(name: str, given: Any, rows: list[Array]) -> Form:
+def _flatten(name: str, given: Any, rows: list[Array]) -> TreeSpec:
     if isinstance(given, dict):
         if not given:
             raise WorkloadError(f"{name} is an empty dict; give an array by each name")
         return {
             key: _flatten(f"{name}[{key!r}]", given[key], rows) for key in sorted(given, key=str)
         }
-    if isinstance(given, tuple | list) and all(map(_is_part, given)) and given:
-        parts = [_flatten(f"{name}[{place}]", one, rows) for place, one in enumerate(given)]
-        return tuple(parts) if isinstance(given, tuple) else parts
+    if isinstance(given, tuple | list) and all(map(_is_branch, given)) and given:
+        branches = [_flatten(f"{name}[{place}]", one, rows) for place, one in enumerate(given)]
+        return tuple(branches) if isinstance(given, tuple) else branches
     kind = type(given).__name__
     if kind.startswith("Ragged"):
         if given.ragged_rank != 1:
@@ -144,20 +141,20 @@ def _flatten(name: str, given: Any, rows: list[Array]) -> Form:
                 " in one, and pad the others, such as with to_tensor()"
             )
         values, ends = np.asarray(given.values), np.asarray(given.row_splits)
-        rows += ragged_rows(np.split(values, ends[1:-1]) if len(ends) > 1 else [values])
+        rows += _ragged_rows(np.split(values, ends[1:-1]) if len(ends) > 1 else [values])
         return RaggedLeaf()
     if kind.startswith("SparseTensor"):
         given = _of_sparse_tensor(name, given)
     if hasattr(given, "tocsr"):
-        rows += sparse_rows(given)
+        rows += _sparse_rows(given)
         return SparseLeaf(int(given.shape[1]))
     rows.append(_array(name, given))
     return Leaf()
 
 
-def _is_part(one: Any) -> bool:
+def _is_branch(item: Any) -> bool:
     """Whether this is one of several inputs, as Keras takes them, rather than a row of numbers."""
-    return isinstance(one, dict | tuple) or len(getattr(one, "shape", ())) > 0
+    return isinstance(item, dict | tuple) or len(getattr(item, "shape", ())) > 0
 
 
 def _of_sparse_tensor(name: str, given: Any) -> Any:
@@ -291,9 +288,9 @@ class PipelinePieces(Source):
 
     @cached_property
     @override
-    def form(self) -> Form | None:
+    def form(self) -> TreeSpec | None:
         spec = self._dataset(0).element_spec
-        return _form(spec) if isinstance(spec, tuple) and len(spec) in _EXAMPLE else None
+        return _tree_spec(spec) if isinstance(spec, tuple) and len(spec) in _EXAMPLE else None
 
     @override
     def read(self, numbers: Array) -> Rows:
@@ -394,7 +391,7 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
         _column(one, found, part)
         for one, found in zip(specs, zip(*examples, strict=True), strict=True)
     )
-    found: tuple[Any, ...] = unflatten(_form(spec), columns)
+    found: tuple[Any, ...] = unflatten(_tree_spec(spec), columns)
     return found
 
 
@@ -437,14 +434,14 @@ def _column(spec: Any, found: Sequence[Any], part: str) -> Any:
         ) from error
 
 
-def _form(spec: Any) -> Form:
+def _tree_spec(spec: Any) -> TreeSpec:
     if isinstance(spec, dict):
-        return {name: _form(spec[name]) for name in sorted(spec)}
-    return tuple(map(_form, spec)) if isinstance(spec, tuple) else Leaf()
+        return {name: _tree_spec(spec[name]) for name in sorted(spec)}
+    return tuple(map(_tree_spec, spec)) if isinstance(spec, tuple) else Leaf()
 
 
 def _leaves(nested: Any) -> list[Any]:
-    """The values in nested dicts and tuples, in the order of `_form`."""
+    """The values in nested dicts and tuples, in the order of `_tree_spec`."""
     import tensorflow as tf
 
     found: list[Any] = tf.nest.flatten(nested)

@@ -22,7 +22,7 @@ from syncswitch.storage.errors import WorkloadError
 Array = npt.NDArray[Any]
 Rows = tuple[Array, ...]
 """Some examples: arrays with a row for each of them, such as inputs and labels."""
-Form = Any
+TreeSpec = Any
 """Dicts, tuples and lists as the user gave them, with a leaf for each array; see `pipelines`."""
 
 
@@ -54,8 +54,8 @@ class Source(ABC):
         """
 
     @property
-    def form(self) -> Form | None:
-        """The form in which the arrays make up inputs, labels and possibly weights.
+    def form(self) -> TreeSpec | None:
+        """How the arrays nest in inputs, labels and possibly weights.
 
         None if they are one array of inputs and one of labels, or if the data have a `parse`.
         """
@@ -90,7 +90,7 @@ class ArraySource(Source):
     """Examples in memory."""
 
     rows: Rows
-    form: Form | None = None
+    form: TreeSpec | None = None
 
     @property
     @override

@@ -197,7 +197,7 @@ def ensure_built(model: Any, sample: Any) -> None:
 
 BATCH_SIZE = 32
 _TESTS = 40
-_FORMS = "(inputs, labels), or (inputs, labels, weights)"
+_YIELDED = "(inputs, labels), or (inputs, labels, weights)"
 
 
 def from_compiled(
@@ -384,7 +384,7 @@ def _look_at_batches(
             )
     first = next(iter(train.take(1)), None) if is_pipeline else train[0]
     if not isinstance(first, tuple) or len(first) not in (2, 3):
-        raise WorkloadError(f"x does not yield {_FORMS}; bring it to that with map()")
+        raise WorkloadError(f"x does not yield {_YIELDED}; bring it to that with map()")
     return (first[0], first[1]), steps_per_epoch
 
 
@@ -405,11 +405,11 @@ def _read(given: Any, part: str) -> tuple[Any, ...]:
         if given.num_batches is None:
             raise WorkloadError(f"{part} is endless; give it a __len__, its batches")
         batches = [flatten(part, given[number]) for number in range(given.num_batches)]
-        form = batches[0][1] if batches else None
-        if not isinstance(form, tuple) or len(form) not in (2, 3):
-            raise WorkloadError(f"{part} does not yield {_FORMS}")
+        tree_spec = batches[0][1] if batches else None
+        if not isinstance(tree_spec, tuple) or len(tree_spec) not in (2, 3):
+            raise WorkloadError(f"{part} does not yield {_YIELDED}")
         columns = zip(*(rows for rows, _ in batches), strict=True)
-        found: tuple[Any, ...] = unflatten(form, map(np.concatenate, columns))
+        found: tuple[Any, ...] = unflatten(tree_spec, map(np.concatenate, columns))
         return found
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise WorkloadError(

@@ -128,8 +128,8 @@ def _misfit(given: Any, wanted: Any) -> str | None:
         )
     shape, needed = tuple(given.shape[1:]), tuple(wanted.shape[1:])
     # Keras itself adds and removes a last dimension of one value.
-    forms = [shape, (*shape, 1), *([shape[:-1]] if shape[-1:] == (1,) else [])]
-    if any(_fits(one, needed) for one in forms):
+    shapes = [shape, (*shape, 1), *([shape[:-1]] if shape[-1:] == (1,) else [])]
+    if any(_fits(one, needed) for one in shapes):
         return None
     clause = f"has the shape {shape}, and the model takes {needed}"
     if _fits(shape[1:], needed):

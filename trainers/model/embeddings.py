@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.trainers.job.embeddings import EmbeddingTable
-from syncswitch.trainers.model.layout import EmbeddingForm, EmbeddingSource, ModelState, Vector
+from syncswitch.trainers.model.layout import EmbeddingLayout, EmbeddingSource, ModelState, Vector
 from syncswitch.trainers.model.row_rules import (
     AnyRule,
     Counts,
@@ -300,11 +300,11 @@ BLOCK_VALUES = 1 << 18
 """About this many values are made, moved and written at once. Initial rows depend on it."""
 
 
-def _cuts(form: EmbeddingForm) -> Iterator[tuple[int, int]]:
+def _cuts(layout: EmbeddingLayout) -> Iterator[tuple[int, int]]:
     """Yields the first row of each block, and the one after its last."""
-    step = max(1, BLOCK_VALUES // form.width)
-    for start in range(0, form.rows, step):
-        yield start, min(start + step, form.rows)
+    step = max(1, BLOCK_VALUES // layout.width)
+    for start in range(0, layout.rows, step):
+        yield start, min(start + step, layout.rows)
 
 
 class InitialEmbeddings(EmbeddingSource):
@@ -313,19 +313,23 @@ class InitialEmbeddings(EmbeddingSource):
     is_initial = True
 
     def __init__(
-        self, forms: Sequence[EmbeddingForm], initializers: Sequence[Any], rule: RowRule, seed: int
+        self,
+        layouts: Sequence[EmbeddingLayout],
+        initializers: Sequence[Any],
+        rule: RowRule,
+        seed: int,
     ) -> None:
-        super().__init__(forms)
+        super().__init__(layouts)
         self._initializers = initializers
         self._rule = rule
         self._seed = seed
 
     @override
     def part(self, table: int, part: int) -> Iterator[Vector]:
-        form, initializer = self.forms[table], self._initializers[table]
+        layout, initializer = self.layouts[table], self._initializers[table]
         config = initializer.get_config()
-        for start, stop in _cuts(form):
-            shape = stop - start, form.width
+        for start, stop in _cuts(layout):
+            shape = stop - start, layout.width
             if part:
                 yield np.full(shape, self._rule.initial, np.float32)
                 continue
@@ -339,9 +343,9 @@ def write_embeddings(file: IO[bytes], source: EmbeddingSource) -> None:
     """Adds embeddings to an npz file."""
     with ZipFile(file, "a", ZIP_STORED) as archive:
         for (table, part), blocks in groupby(source.blocks(), lambda one: (one.table, one.part)):
-            form = source.forms[table]
-            with archive.open(f"{form.members[part]}.npy", "w", force_zip64=True) as member:
-                shape = (form.rows, form.width)
+            layout = source.layouts[table]
+            with archive.open(f"{layout.members[part]}.npy", "w", force_zip64=True) as member:
+                shape = (layout.rows, layout.width)
                 header = {"descr": "<f4", "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(member, header)
                 for block in blocks:
@@ -351,25 +355,27 @@ def write_embeddings(file: IO[bytes], source: EmbeddingSource) -> None:
 class StoredEmbeddings(EmbeddingSource):
     """Embeddings of an open npz file, readable even after it was removed or replaced."""
 
-    def __init__(self, file: IO[bytes], forms: Sequence[EmbeddingForm]) -> None:
-        super().__init__(forms)
+    def __init__(self, file: IO[bytes], layouts: Sequence[EmbeddingLayout]) -> None:
+        super().__init__(layouts)
         self._file = file
 
     @override
     def part(self, table: int, part: int) -> Iterator[Vector]:
-        form = self.forms[table]
+        layout = self.layouts[table]
         # Opened again: others may read at the same time, each at a place of its own.
         with (
             ZipFile(f"/proc/self/fd/{self._file.fileno()}") as archive,
-            archive.open(f"{form.members[part]}.npy") as member,
+            archive.open(f"{layout.members[part]}.npy") as member,
         ):
             np.lib.format.read_magic(member)
             shape, _, kind = np.lib.format.read_array_header_1_0(member)
-            if shape != (form.rows, form.width) or kind != np.float32:
-                raise ValueError(f"{form.name} has shape {shape}, not {(form.rows, form.width)}")
-            for start, stop in _cuts(form):
-                content: Any = member.read(4 * (stop - start) * form.width)
-                yield np.frombuffer(content, np.float32).reshape(-1, form.width)
+            if shape != (layout.rows, layout.width) or kind != np.float32:
+                raise ValueError(
+                    f"{layout.name} has shape {shape}, not {(layout.rows, layout.width)}"
+                )
+            for start, stop in _cuts(layout):
+                content: Any = member.read(4 * (stop - start) * layout.width)
+                yield np.frombuffer(content, np.float32).reshape(-1, layout.width)
 
 
 class NoRoomForEmbeddingsError(UserError):
@@ -391,7 +397,7 @@ def kept_embeddings(source: EmbeddingSource) -> StoredEmbeddings:
             f" {error.strerror or one_line(error)}; free some disk space, or name another folder by"
             " the variable TMPDIR"
         ) from error
-    return StoredEmbeddings(file, source.forms)
+    return StoredEmbeddings(file, source.layouts)
 
 
 class RowAccess(Protocol):
@@ -405,8 +411,8 @@ class RowAccess(Protocol):
 class EmbeddingServers(EmbeddingSource):
     """The embeddings on all parameter servers; read as a source they are those at the last mark."""
 
-    def __init__(self, servers: Sequence[RowAccess], forms: Sequence[EmbeddingForm]) -> None:
-        super().__init__(forms)
+    def __init__(self, servers: Sequence[RowAccess], layouts: Sequence[EmbeddingLayout]) -> None:
+        super().__init__(layouts)
         self._servers = servers
 
     def load(self, source: EmbeddingSource) -> None:
@@ -419,8 +425,8 @@ class EmbeddingServers(EmbeddingSource):
     @override
     def part(self, table: int, part: int) -> Iterator[Vector]:
         count = len(self._servers)
-        for start, stop in _cuts(self.forms[table]):
-            values = np.empty((stop - start, self.forms[table].width), np.float32)
+        for start, stop in _cuts(self.layouts[table]):
+            values = np.empty((stop - start, self.layouts[table].width), np.float32)
             for number, server in enumerate(self._servers):
                 own = rows_on(start, number, count), rows_on(stop, number, count)
                 block_on(start, values, number, count)[:] = server.read_rows(table, part, *own)
@@ -434,9 +440,9 @@ class EmbeddingServers(EmbeddingSource):
 class LocalEmbeddings:
     """Embeddings in this process that all workers share, in one shard; for one thread."""
 
-    def __init__(self, plan: ShardPlan, forms: Sequence[EmbeddingForm]) -> None:
+    def __init__(self, plan: ShardPlan, layouts: Sequence[EmbeddingLayout]) -> None:
         self.shard = EmbeddingShard(plan)
-        self._servers = EmbeddingServers([self.shard], forms)
+        self._servers = EmbeddingServers([self.shard], layouts)
 
     def load(self, state: ModelState) -> ModelState:
         """Takes over the embeddings of a state; returns the rest of it."""
@@ -449,7 +455,7 @@ class LocalEmbeddings:
     @contextmanager
     def with_embeddings(self, state: ModelState) -> Iterator[ModelState]:
         """Yields the state with the present embeddings, which can be read meanwhile."""
-        if not self._servers.forms:
+        if not self._servers.layouts:
             yield state
             return
         self.shard.mark()

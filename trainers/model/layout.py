@@ -36,7 +36,7 @@ class ModelState:
 
 
 @dataclass(frozen=True)
-class EmbeddingForm:
+class EmbeddingLayout:
     """Name and shape of one embedding in checkpoints, and the names of its optimizer's slots."""
 
     name: str
@@ -66,8 +66,8 @@ class EmbeddingSource(ABC):
     is_initial = False
     """True if the slots are those with which the optimizer begins."""
 
-    def __init__(self, forms: Sequence[EmbeddingForm]) -> None:
-        self.forms = tuple(forms)
+    def __init__(self, layouts: Sequence[EmbeddingLayout]) -> None:
+        self.layouts = tuple(layouts)
 
     @abstractmethod
     def part(self, table: int, part: int) -> Iterator[Vector]:
@@ -75,8 +75,8 @@ class EmbeddingSource(ABC):
 
     def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
         """Reads all rows in order; `skips_initial` leaves out slots that no update has moved."""
-        for table, form in enumerate(self.forms):
-            parts = 1 if skips_initial and self.is_initial else 1 + len(form.slots)
+        for table, layout in enumerate(self.layouts):
+            parts = 1 if skips_initial and self.is_initial else 1 + len(layout.slots)
             for part in range(parts):
                 start = 0
                 for values in self.part(table, part):

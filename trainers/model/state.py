@@ -50,7 +50,7 @@ from syncswitch.trainers.model.function import (
     statistics_layout,
 )
 from syncswitch.trainers.model.layout import (
-    EmbeddingForm,
+    EmbeddingLayout,
     EmbeddingSource,
     FlatLayout,
     ModelState,
@@ -77,7 +77,7 @@ _SCALARS = {
     "history": str,
 }
 # The array that says which others are embeddings.
-_FORMS = "embeddings"
+_LAYOUTS = "embeddings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,8 @@ class Checkpoint:
         return self.worker_step, self.first_protocol_worker_steps, self.elapsed_seconds
 
     @property
-    def forms(self) -> tuple[EmbeddingForm, ...]:
-        return () if self.embeddings is None else self.embeddings.forms
+    def layouts(self) -> tuple[EmbeddingLayout, ...]:
+        return () if self.embeddings is None else self.embeddings.layouts
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -115,8 +115,8 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     for group in _GROUPS:
         for name, value in getattr(checkpoint, group).items():
             arrays[f"{group}/{name}"] = value
-    if checkpoint.forms:
-        arrays[_FORMS] = np.array(msgspec.json.encode(checkpoint.forms).decode())
+    if checkpoint.layouts:
+        arrays[_LAYOUTS] = np.array(msgspec.json.encode(checkpoint.layouts).decode())
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     private = 0o666 & path.parent.stat().st_mode
@@ -138,10 +138,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Reads a whole checkpoint, or raises UserError; its embeddings are read when wanted."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            forms: tuple[EmbeddingForm, ...] = ()
-            if _FORMS in file.files:
-                forms = msgspec.json.decode(str(file[_FORMS]), type=tuple[EmbeddingForm, ...])
-            apart = {_FORMS, *(name for form in forms for name in form.members)}
+            layouts: tuple[EmbeddingLayout, ...] = ()
+            if _LAYOUTS in file.files:
+                layouts = msgspec.json.decode(str(file[_LAYOUTS]), type=tuple[EmbeddingLayout, ...])
+            apart = {_LAYOUTS, *(name for layout in layouts for name in layout.members)}
             arrays = {name: file[name] for name in file.files if name not in apart}
         groups: dict[str, Any] = {group: {} for group in _GROUPS}
         for name, value in arrays.items():
@@ -149,7 +149,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             if own_name:
                 groups[group][own_name] = value
         scalars: dict[str, Any] = {name: kind(arrays[name]) for name, kind in _SCALARS.items()}
-        embeddings = StoredEmbeddings(path.open("rb"), forms) if forms else None
+        embeddings = StoredEmbeddings(path.open("rb"), layouts) if layouts else None
         return Checkpoint(**scalars, **groups, embeddings=embeddings)
     except Exception as error:  # a damaged archive raises errors of a dozen kinds
         raise UserError(
@@ -243,7 +243,7 @@ _KEPT_SEEDS = 8
 _FEW_VALUES = 1 << 20
 
 
-class StateForm:
+class CheckpointManager:
     """Creates, saves and restores the training state of one workload."""
 
     def __init__(self, workload: Workload, function: ModelFunction, optimizer: Optimizer) -> None:
@@ -254,8 +254,8 @@ class StateForm:
         self.slots = optimizer.layout
         self.embeddings = function.embeddings
         self.rule = row_rule(workload) if self.embeddings else None
-        self.forms = tuple(
-            EmbeddingForm(one.name, self.rule.slots, one.rows, one.width)
+        self.layouts = tuple(
+            EmbeddingLayout(one.name, self.rule.slots, one.rows, one.width)
             for one in self.embeddings
             if self.rule is not None
         )
@@ -275,7 +275,7 @@ class StateForm:
         embeddings = None
         if self.rule is not None:
             initializers = [layer.embeddings_initializer for layer in thin_layers(model)]
-            embeddings = InitialEmbeddings(self.forms, initializers, self.rule, seed)
+            embeddings = InitialEmbeddings(self.layouts, initializers, self.rule, seed)
         parameters = self.parameters.pack([one for _, one in dense_variables(model)])
         return parameters, self.statistics.pack(moving_variables(model)), embeddings
 
@@ -410,7 +410,7 @@ class StateForm:
 
     def restored(self, checkpoint: Checkpoint, path: Path) -> ModelState:
         """Returns the state in a checkpoint; raises UserError if it is of another workload."""
-        for one, other in zip_longest(checkpoint.forms, self.forms):
+        for one, other in zip_longest(checkpoint.layouts, self.layouts):
             if one != other:
                 difference = f"its embedding table is {one or 'whole'}, not {other or 'whole'}"
                 raise self._foreign(path, difference)
@@ -527,14 +527,14 @@ def _fill(weights: Path, source: EmbeddingSource) -> None:
         shape: tuple[int, ...] = getattr(found, "shape", ())
         if len(shape) == 2 and shape[0] == 1:
             number = float(found[0, 0]) - _MARK
-            if 0 <= number < len(source.forms) and (found[()] == found[0, 0]).all():
+            if 0 <= number < len(source.layouts) and (found[()] == found[0, 0]).all():
                 names[int(number)] = name
 
     with h5py.File(weights, "r+") as file:
         file.visititems(note)
-        for number, form in enumerate(source.forms):
+        for number, layout in enumerate(source.layouts):
             del file[names[number]]
-            file.create_dataset(names[number], (form.rows, form.width), np.float32)
+            file.create_dataset(names[number], (layout.rows, layout.width), np.float32)
         for block in source.blocks(skips_initial=True):
             if block.part == 0:
                 place = slice(block.start, block.start + len(block.values))

@@ -21,7 +21,7 @@ from syncswitch.trainers.model.embeddings import LocalEmbeddings
 from syncswitch.trainers.model.function import ModelFunction, make_projection, make_update
 from syncswitch.trainers.model.kept import Computation, computation, leave, take
 from syncswitch.trainers.model.optimizer import make_optimizer
-from syncswitch.trainers.model.state import StateForm
+from syncswitch.trainers.model.state import CheckpointManager
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import keras_callbacks
 from syncswitch.trainers.run.log import RunLog
@@ -40,15 +40,15 @@ class SimulatedRun:
         log: RunLog,
         executor: TrainingExecutor,
         times: StepTimes,
-        form: StateForm,
+        checkpoints: CheckpointManager,
         tester: ModelTester,
     ) -> None:
         self._spec = spec
         self._log = log
         self._executor = executor
-        self._form = form
+        self._checkpoints = checkpoints
         self._tester = tester
-        self._switch_state = form.switch_state(spec, log)
+        self._switch_state = checkpoints.switch_state(spec, log)
         self._timeline = Timeline(spec, log, times, executor, self._on_done)
 
     def execute(self) -> None:
@@ -74,7 +74,7 @@ class SimulatedRun:
 
     def _keep_switch(self) -> None:
         if self._log.is_at_guarded_switch:
-            self._switch_state = self._form.kept_switch(self._executor.kept_state, self._log)
+            self._switch_state = self._checkpoints.kept_switch(self._executor.kept_state, self._log)
 
     def _go_back(self) -> None:
         """Goes back to the switch after an alarm; the first protocol continues from there."""
@@ -82,7 +82,7 @@ class SimulatedRun:
         assert state is not None
         self._log.heed_alarm(self._log.elapsed_seconds)
         self._executor.restore(state)
-        self._form.save_return(state, self._spec, self._log)
+        self._checkpoints.save_return(state, self._spec, self._log)
 
     def _on_done(self, done: int, seconds: float) -> None:
         if not self._executor.is_finite:
@@ -95,7 +95,7 @@ class SimulatedRun:
     def _save(self, percents: Sequence[float]) -> None:
         path = checkpoint_path(self._spec, percents[-1], ".npz")
         with self._executor.readable_state() as state:
-            self._form.save(path, percents, state, self._spec, self._log)
+            self._checkpoints.save(path, percents, state, self._spec, self._log)
 
     def _evaluate(self, done: int, seconds: float) -> None:
         if done == self._log.last_evaluation_step or self._log.diverged or self._log.has_to_go_back:
@@ -194,7 +194,7 @@ class SimulatedTrainer(Trainer):
         self._values += batch_size * sum(table.width for table in function.embeddings)
         _check_memory(workload, workers, function.parameters.size)
         optimizer = make_optimizer(workload, function.parameters)
-        self._form = StateForm(workload, function, optimizer)
+        self._checkpoints = CheckpointManager(workload, function, optimizer)
         self._optimizer = optimizer
         self._project = make_projection(optimizer, function.parameters.size)
         self._update = make_update(optimizer, function.parameters.size, self._project)
@@ -229,15 +229,15 @@ class SimulatedTrainer(Trainer):
             self._update,
             Configuration(self._workload, spec, self._examples, self._rate_at),
             spec.seed,
-            self._form.begin(spec, log),
-            LocalEmbeddings(self._form.shard_plan(), self._form.forms),
+            self._checkpoints.begin(spec, log),
+            LocalEmbeddings(self._checkpoints.shard_plan(), self._checkpoints.layouts),
             self._project,
         )
         W = spec.identity.total_worker_steps
         slots = self._optimizer.initial_slots().size
         times = StepTimes(self._profile, self._values, W, spec.seed, slots)
         try:
-            SimulatedRun(spec, log, executor, times, self._form, self._tester).execute()
+            SimulatedRun(spec, log, executor, times, self._checkpoints, self._tester).execute()
         except SyncSwitchError:
             raise
         except Exception as error:

@@ -113,8 +113,8 @@ def test_anything_but_pairs_is_refused(said: Said) -> None:
 
 
 def through(given: Any, numbers: list[int]) -> Any:
-    rows, form = flatten("train_inputs", given)
-    return unflatten(form, iter([one[numbers] for one in rows]))
+    rows, tree_spec = flatten("train_inputs", given)
+    return unflatten(tree_spec, iter([one[numbers] for one in rows]))
 
 
 def test_dicts_tuples_and_lists_keep_their_form() -> None:
@@ -129,8 +129,8 @@ def test_dicts_tuples_and_lists_keep_their_form() -> None:
 
 @pytest.mark.parametrize("given", [[1, 2, 3], (1, 2, 3), ([1, 2], [3, 4]), [[0.5], [1.5]]])
 def test_rows_of_numbers_are_one_array(given: Any) -> None:
-    (row,), form = flatten("train_inputs", given)
-    assert form == Leaf()
+    (row,), tree_spec = flatten("train_inputs", given)
+    assert tree_spec == Leaf()
     assert row.tolist() == np.asarray(given).tolist()
 
 

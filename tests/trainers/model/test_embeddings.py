@@ -27,7 +27,7 @@ from syncswitch.trainers.model.embeddings import (
     rows_of,
     rows_on,
 )
-from syncswitch.trainers.model.layout import EmbeddingForm, EmbeddingSource, Vector
+from syncswitch.trainers.model.layout import EmbeddingLayout, EmbeddingSource, Vector
 from syncswitch.trainers.model.row_rules import (
     AdagradRule,
     AdamRule,
@@ -274,7 +274,10 @@ def test_a_rule_moves_rows_as_the_optimizer_of_keras_does(optimizer: Any) -> Non
     np.testing.assert_allclose(values, table.numpy(), rtol=1e-5)
 
 
-FORMS = (EmbeddingForm("000-a", ("momentum",), 5, 2), EmbeddingForm("001-b", ("momentum",), 2, 3))
+LAYOUTS = (
+    EmbeddingLayout("000-a", ("momentum",), 5, 2),
+    EmbeddingLayout("001-b", ("momentum",), 2, 3),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -287,9 +290,9 @@ class Numbered(EmbeddingSource):
 
     @override
     def part(self, table: int, part: int) -> Iterator[Vector]:
-        form, start = FORMS[table], 100.0 * table + 50 * part
-        values = start + np.arange(form.rows * form.width, dtype=np.float32)
-        yield from np.split(values.reshape(form.rows, form.width), [1])
+        layout, start = LAYOUTS[table], 100.0 * table + 50 * part
+        values = start + np.arange(layout.rows * layout.width, dtype=np.float32)
+        yield from np.split(values.reshape(layout.rows, layout.width), [1])
 
 
 def whole(source: EmbeddingSource) -> dict[tuple[int, int], np.ndarray]:
@@ -302,7 +305,7 @@ def whole(source: EmbeddingSource) -> dict[tuple[int, int], np.ndarray]:
 
 
 def assert_numbered(source: EmbeddingSource) -> None:
-    found, wanted = whole(source), whole(Numbered(FORMS))
+    found, wanted = whole(source), whole(Numbered(LAYOUTS))
     assert found.keys() == wanted.keys()
     for key, values in wanted.items():
         np.testing.assert_array_equal(found[key], values)
@@ -313,7 +316,7 @@ WITH_EMBEDDINGS = replace(
     parameters={"002-kernel": np.ones(3, np.float32)},
     slots={},
     statistics={},
-    embeddings=Numbered(FORMS),
+    embeddings=Numbered(LAYOUTS),
 )
 
 
@@ -322,7 +325,7 @@ def test_embeddings_go_through_checkpoints_in_blocks(tmp_path: Path) -> None:
     write_checkpoint(path, WITH_EMBEDDINGS)
     found = read_checkpoint(path)
     assert list(found.parameters) == ["002-kernel"]
-    assert found.forms == FORMS
+    assert found.layouts == LAYOUTS
     assert found.embeddings is not None
     assert [len(one.values) for one in found.embeddings.blocks()][:3] == [2, 2, 1]
     # They stay readable when their file is gone, and others read them as plain arrays.
@@ -336,7 +339,7 @@ def test_embeddings_go_through_checkpoints_in_blocks(tmp_path: Path) -> None:
 
 def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    copied = kept_embeddings(Numbered(FORMS))
+    copied = kept_embeddings(Numbered(LAYOUTS))
     assert os.listdir(tmp_path) == []
     one, other = copied.blocks(), copied.blocks()
     next(one), next(one)
@@ -347,8 +350,8 @@ def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.Monkey
 
 SECOND = [(1, 0, 0), (1, 1, 0)]
 TABLES = [
-    EmbeddingForm("000-a", ("accumulator",), 5, 2),
-    EmbeddingForm("001-b", ("accumulator",), 2, 2),
+    EmbeddingLayout("000-a", ("accumulator",), 5, 2),
+    EmbeddingLayout("001-b", ("accumulator",), 2, 2),
 ]
 
 

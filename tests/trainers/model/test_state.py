@@ -21,7 +21,7 @@ from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import (
     Checkpoint,
-    StateForm,
+    CheckpointManager,
     check_model_path,
     export_model,
     read_checkpoint,
@@ -146,14 +146,14 @@ def test_with_a_byte_altered_it_is_refused_or_says_nothing_else(
 NORMALIZED = replace(DENSE, name="normalized", model=normalized_model)
 
 
-def form_of(workload: Workload) -> StateForm:
+def manager_of(workload: Workload) -> CheckpointManager:
     function = ModelFunction(workload, workload.data())
-    return StateForm(workload, function, make_optimizer(workload, function.parameters))
+    return CheckpointManager(workload, function, make_optimizer(workload, function.parameters))
 
 
-def some_state(form: StateForm) -> ModelState:
+def some_state(manager: CheckpointManager) -> ModelState:
     drawn = np.random.default_rng(2)
-    sizes = (form.parameters.size, form.slots.size, form.statistics.size)
+    sizes = (manager.parameters.size, manager.slots.size, manager.statistics.size)
     vectors = (drawn.random(size).astype(np.float32) for size in sizes)
     return ModelState(*vectors, updates=17)
 
@@ -172,11 +172,11 @@ class TestStateForm:
             built.append(normalized_model())
             return built[-1]
 
-        form = form_of(replace(NORMALIZED, model=counted))
+        manager = manager_of(replace(NORMALIZED, model=counted))
         built.clear()
-        fresh = {seed: form_of(NORMALIZED).initial(seed) for seed in (1, 2)}
+        fresh = {seed: manager_of(NORMALIZED).initial(seed) for seed in (1, 2)}
         for seed in (1, 2, 1, 2):
-            state = form.initial(seed)
+            state = manager.initial(seed)
             assert_bitwise_equal(state, fresh[seed])
             # As a run may do that is given them.
             for part in (state.parameters, state.slots, state.statistics):
@@ -188,27 +188,31 @@ class TestStateForm:
         # Means of 0, variances of 1.
         np.testing.assert_array_equal(fresh[1].statistics, [0.0] * 16 + [1.0] * 16)
         spec = spec_of(NORMALIZED, 4, 50.0, seed=2)
-        begun = form.begin(spec, log_of(spec))
+        begun = manager.begin(spec, log_of(spec))
         np.testing.assert_array_equal(begun.parameters, fresh[2].parameters)
 
     def test_a_checkpoint_brings_all_of_a_state_back(self, tmp_path: Path) -> None:
-        form, spec, path = form_of(NORMALIZED), spec_of(NORMALIZED, 4, 50.0), tmp_path / "c.npz"
-        form.save(path, (25.0,), some_state(form), spec, log_of(spec, 100))
+        manager, spec, path = (
+            manager_of(NORMALIZED),
+            spec_of(NORMALIZED, 4, 50.0),
+            tmp_path / "c.npz",
+        )
+        manager.save(path, (25.0,), some_state(manager), spec, log_of(spec, 100))
         log = log_of(spec)
-        state = form.begin(replace(spec, fork_from=path), log)
-        assert_bitwise_equal(state, some_state(form))
+        state = manager.begin(replace(spec, fork_from=path), log)
+        assert_bitwise_equal(state, some_state(manager))
         assert (log.done, log.elapsed_seconds, log.position.inherited_seconds) == (100, 12.5, 12.5)
 
     def test_of_many_checkpoints_the_furthest_stay(self, tmp_path: Path) -> None:
         """Those of an earlier part of the run are among them; by default all stay."""
-        form = form_of(DENSE)
+        manager = manager_of(DENSE)
         for kept, names in ((None, ["5", "10", "15", "20", "25"]), (2, ["20", "25"])):
             percents = (5.0, 10.0, 15.0, 20.0, 25.0)
             spec = spec_of(DENSE, 4, 50.0, checkpoint_percents=percents, kept_checkpoints=kept)
             log = log_of(spec)
             for percent in percents:
                 path = tmp_path / f"{percent:g}"
-                form.save(path, (percent, percent + 1), some_state(form), spec, log)
+                manager.save(path, (percent, percent + 1), some_state(manager), spec, log)
             assert sorted((path.name for path in tmp_path.iterdir()), key=float) == names
             assert {path.name for path in log.files.paths.values()} == set(names)
             assert len(log.files.paths) == 2 * len(names)
@@ -219,7 +223,7 @@ class TestStateForm:
         def tanh() -> Any:
             return digits_model(keras.layers.Dense(24, activation="tanh"))
 
-        form, spec, path = form_of(DENSE), spec_of(DENSE, 4, 100.0), tmp_path / "c.npz"
+        manager, spec, path = manager_of(DENSE), spec_of(DENSE, 4, 100.0), tmp_path / "c.npz"
         for job, done, words in (
             (NORMALIZED, 100, "another model or optimizer"),
             # The same shapes.
@@ -228,10 +232,10 @@ class TestStateForm:
             (DENSE, 404, "is at worker-step 404, beyond the 403"),
         ):
             given = spec_of(job, 4, 100.0)
-            other = form_of(job)
+            other = manager_of(job)
             other.save(path, (25.0,), some_state(other), given, log_of(given, done))
             with pytest.raises(UserError, match=f"^checkpoint {path} .*{words}") as error:
-                form.begin(replace(spec, fork_from=path), log_of(spec))
+                manager.begin(replace(spec, fork_from=path), log_of(spec))
             assert "\n" not in str(error.value)
 
 
@@ -259,8 +263,8 @@ def test_a_model_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
 def test_a_model_with_large_embeddings_is_written_without_holding_them(
     keras: Any, tmp_path: Path
 ) -> None:
-    form, spec = form_of(CLICKS), spec_of(CLICKS, 2, 50.0)
-    write_checkpoint(tmp_path / "c.npz", form.checkpoint(form.initial(3), spec, log_of(spec)))
+    manager, spec = manager_of(CLICKS), spec_of(CLICKS, 2, 50.0)
+    write_checkpoint(tmp_path / "c.npz", manager.checkpoint(manager.initial(3), spec, log_of(spec)))
     path = tmp_path / "model.keras"
     export_model(CLICKS, tmp_path / "c.npz", path)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["c.npz", "model.keras"]

@@ -230,8 +230,8 @@ class TrainingRun:
         self._protocol = segment.protocol
         if self._log.is_at_guarded_switch:
             # A guard may go back to it.
-            form = self._cluster.program.form
-            self._trial.switch_state = form.kept_switch(self._state, self._log)
+            checkpoints = self._cluster.program.checkpoints
+            self._trial.switch_state = checkpoints.kept_switch(self._state, self._log)
         if not self._log.is_before_switch:
             self._log.is_detour = False
             if self._controller is not None:
@@ -401,7 +401,7 @@ class TrainingRun:
             except NoRoomForEmbeddingsError as error:
                 self._log.add_unsaved(f"{error}; {_NO_COPY}")
                 state = reading.enter_context(self._cluster.readable_state())
-            self._cluster.program.form.save(path, percents, state, self._spec, self._log)
+            self._cluster.program.checkpoints.save(path, percents, state, self._spec, self._log)
 
     def _back_up_if_due(self, segment: Segment) -> None:
         """Copies the state if it is time to; not that of replicas, which the workers hold."""

@@ -114,7 +114,7 @@ class ClusterTrainer(Trainer):
     def _train(self, spec: TrialSpec, log: RunLog, lost: LostChief | None) -> None:
         # Parts may have been lost since, or at the very end of, the trial before.
         self._cluster.repair()
-        state = self._program.form.begin(spec, log)
+        state = self._program.checkpoints.begin(spec, log)
         examples = self._data.train.examples
         configuration = Configuration(self._workload, spec, examples, self._rate_at)
         elapsed_seconds = log.elapsed_seconds
@@ -137,7 +137,7 @@ class ClusterTrainer(Trainer):
             configuration,
             FaultInjector(injections, self._cluster),
             controller_of(spec.conditions.online, range(spec.identity.workers)),
-            switch_state=self._program.form.switch_state(spec, log),
+            switch_state=self._program.checkpoints.switch_state(spec, log),
         )
         self._clock = trial.clock
         self._run(state, trial)
@@ -207,7 +207,7 @@ class ClusterTrainer(Trainer):
         state, log = trial.switch_state, trial.log
         assert state is not None
         log.heed_alarm(trial.clock.now_seconds)
-        self._program.form.save_return(state, trial.spec, log)
+        self._program.checkpoints.save_return(state, trial.spec, log)
         # Evaluations and files do not count as training time.
         trial.clock.mark_update()
         return state
@@ -218,7 +218,7 @@ class ClusterTrainer(Trainer):
         Returns None if there is no room for a copy: then the same cluster goes on without a
         restart.
         """
-        form = self._program.form
+        checkpoints = self._program.checkpoints
         try:
             state = self._cluster.state()
         except NoRoomForEmbeddingsError as error:
@@ -227,8 +227,8 @@ class ClusterTrainer(Trainer):
         try:
             with OwnedFolder("syncswitch-switch-") as folder:
                 path = folder / "switch.npz"
-                write_checkpoint(path, form.checkpoint(state, spec, log))
-                state = form.restored(read_checkpoint(path), path)
+                write_checkpoint(path, checkpoints.checkpoint(state, spec, log))
+                state = checkpoints.restored(read_checkpoint(path), path)
         except OSError as error:
             reason = f"the switch's checkpoint cannot be written: {error.strerror or error}"
             log.add_unsaved(reason)

@@ -142,7 +142,7 @@ class Cluster(ABC):
     def _marked(self) -> Iterator[ModelState]:
         """Yields the state at the last `mark`; see `readable_state`."""
         state = joined(self._call_servers("marked"), self._shards, self.program.sizes)
-        if not self.program.form.forms:
+        if not self.program.checkpoints.layouts:
             yield state
             return
         try:
@@ -447,12 +447,12 @@ class ThreadsCluster(Cluster):
             program.new_update(),
             program.decay,
             lambda: aligned(sizes.model),
-            program.form.shard_plan(),
+            program.checkpoints.shard_plan(),
             program.project,
             has_averages=program.optimizer.has_averages,
         )
         self.servers = [self._server]
-        self.embeddings = EmbeddingServers([self._server.embeddings], program.form.forms)
+        self.embeddings = EmbeddingServers([self._server.embeddings], program.checkpoints.layouts)
         self._workers = [
             Worker(
                 sizes,

@@ -34,7 +34,7 @@ from syncswitch.trainers.model.optimizer import (
     make_optimizer,
 )
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
-from syncswitch.trainers.model.state import StateForm
+from syncswitch.trainers.model.state import CheckpointManager
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.model.updates import Projection, Update
 
@@ -60,8 +60,8 @@ class Program:
         self.function = ModelFunction(workload, data)
         self.decay = self.function.statistics_decay
         self.optimizer = make_optimizer(workload, self.function.parameters)
-        self.form = StateForm(workload, self.function, self.optimizer)
-        layouts = (self.form.parameters, self.form.statistics, self.form.slots)
+        self.checkpoints = CheckpointManager(workload, self.function, self.optimizer)
+        layouts = (self.checkpoints.parameters, self.checkpoints.statistics, self.checkpoints.slots)
         self.sizes = Sizes(*(layout.size for layout in layouts))
         try:
             self.step = trace_step(self.function, data, BESIDE_GPU if has_gpus else None)
@@ -96,14 +96,14 @@ class Program:
         optimizer = self.optimizer
         if servers == 1:
             return uncut(self.sizes)
-        sizes = self.form.parameters.sizes
+        sizes = self.checkpoints.parameters.sizes
         if isinstance(optimizer, KerasOptimizer):
             slots = optimizer.slots_of_variables(servers)
         elif optimizer.has_constraints:
             slots = [(size, number) for number, size in enumerate(sizes)]
         else:
             return cut_anywhere(self.sizes, servers)
-        return cut_between_variables(sizes, self.form.statistics.sizes, slots, servers)
+        return cut_between_variables(sizes, self.checkpoints.statistics.sizes, slots, servers)
 
     def server_plans(self, shards: Sequence[Shard], workers: int) -> list[ServerPlan]:
         return [
@@ -114,7 +114,7 @@ class Program:
                 workers,
                 shard.model,
                 self.sizes.model,
-                self.form.shard_plan(number, len(shards)),
+                self.checkpoints.shard_plan(number, len(shards)),
                 project=self._projection_of(shard),
                 has_averages=self.optimizer.has_averages,
             )
@@ -157,7 +157,7 @@ class Program:
         return ShippedFunction.of(traced, self.workload)
 
     def _optimizer_of(self, shard: Shard) -> Optimizer:
-        layout = self.form.parameters
+        layout = self.checkpoints.parameters
         starts = list(accumulate(layout.sizes, initial=0))
         first, last = (starts.index(end) for end in (shard.parameters.start, shard.parameters.stop))
         return make_optimizer(self.workload, layout, slice(first, last))

@@ -58,7 +58,7 @@ class Segment:
         self.units = dict.fromkeys(range(WORKERS), 0.0)
         self.out: dict[int, Ticket] = {}
         choice = choose_protocol(protocol)
-        cluster.load(cluster.program.form.initial(1))
+        cluster.load(cluster.program.checkpoints.initial(1))
         assert self.executor.begin(choice.exchange, self.coordinator.members, 0) == []
         self.coordinator.begin(choice.machine, end_step)
 
@@ -221,7 +221,7 @@ def test_workers_keep_slots_of_their_own_whose_mean_is_left(
     cluster = threads_of(job, 3)
     configuration = Configuration(job, spec_of(job, 3, 0.0), 64, rate_function(job))
     executor = ClusterExecutor(cluster, configuration, 1, lambda: range(3))
-    cluster.load(cluster.program.form.initial(1))
+    cluster.load(cluster.program.checkpoints.initial(1))
     assert executor.begin(Exchange.PUSH, range(3), 0) == []
     own, parameters = np.zeros((3, 4)), np.ones(4)
     for number, worker in enumerate([0, 0, 1, 2, 1, 0, -1, 1, 2, 1]):
@@ -255,7 +255,7 @@ def test_without_any_worker_the_mean_of_slots_is_the_last_one_known(
     cluster = threads_of(job, 2)
     configuration = Configuration(job, spec_of(job, 2, 0.0), 64, rate_function(job))
     executor = ClusterExecutor(cluster, configuration, 1, lambda: range(2))
-    start = cluster.program.form.initial(1)
+    start = cluster.program.checkpoints.initial(1)
     cluster.load(replace(start, slots=np.full_like(start.slots, 0.5)))
 
     def lose_all() -> None:
@@ -286,7 +286,7 @@ def test_adam_knows_the_age_of_its_moments_after_a_pause(
     cluster = threads_of(job, 4)
     configuration = Configuration(job, spec_of(job, 4, 0.0), 64, rate_function(job))
     executor = ClusterExecutor(cluster, configuration, 1, lambda: range(4))
-    cluster.load(cluster.program.form.initial(1))
+    cluster.load(cluster.program.checkpoints.initial(1))
     steps = 0
     for pause in ("none", "copy", "drained"):
         if pause == "copy":

@@ -128,7 +128,7 @@ def test_the_compiled_step_computes_the_same_on_batches_that_are_made_beside_the
     feed = feed_of(program.data.train, plan.batch_size)
     compiled = compiled_or(plain, plan, feed)
     assert compiled is not plain
-    model = program.form.initial(3).parameters
+    model = program.checkpoints.initial(3).parameters
     for number in range(3):
         arguments = model, *feed.rows(number, 1), np.array([number, 1])
         for mine, yours in zip(plain(*arguments), compiled(*arguments), strict=True):

@@ -81,14 +81,14 @@ def step(cluster: Cluster, worker: int, worker_step: int, *arguments: Any, **fie
 
 
 def fresh(cluster: Cluster, seed: int = 1) -> ModelState:
-    state = cluster.program.form.initial(seed)
+    state = cluster.program.checkpoints.initial(seed)
     cluster.load(state)
     return state
 
 
 def broadcast_to(cluster: Cluster, workers: Sequence[int] = range(WORKERS)) -> ModelState:
     """Gives the workers replicas of a fresh state."""
-    state = cluster.program.form.initial(1)
+    state = cluster.program.checkpoints.initial(1)
     cluster.replicas.clear()
     assert cluster.broadcast(state, workers) == []
     return state
@@ -310,7 +310,7 @@ class ClusterContract:
     ) -> None:
         broadcast_to(cluster)
         step(cluster, 0, 3, Exchange.REPLICA, momentum=0.9)
-        state = replace(cluster.program.form.initial(6), updates=17)
+        state = replace(cluster.program.checkpoints.initial(6), updates=17)
         assert cluster.broadcast(state, range(WORKERS)) == []
         for worker in range(WORKERS):
             assert_same(replica_of(cluster, worker), state)

@@ -32,7 +32,7 @@ def cluster_of(model: Callable[[], Any], **changes: Any) -> Cluster:
     """Returns a cluster of one worker with a fresh state."""
     workload = replace(CONSTANT, model=model, **changes)
     cluster = ThreadsCluster(Program(workload, workload.load_data()), 1)
-    cluster.load(cluster.program.form.initial(0))
+    cluster.load(cluster.program.checkpoints.initial(0))
     return cluster
 
 
