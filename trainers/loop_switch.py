@@ -69,11 +69,8 @@ Broadcast = Callable[[int | None], int | None]  # passes the chief's value to ev
 class Stateful(Protocol):
     """An object with a state, such as a model or an optimizer of PyTorch."""
 
-    def state_dict(self) -> Any:
-        """Returns the whole state, which may share memory with the object."""
-
-    def load_state_dict(self, state: Any, /) -> Any:
-        """Restores a state."""
+    def state_dict(self) -> Any: ...  # the whole state, which may share memory with the object
+    def load_state_dict(self, state: Any, /) -> Any: ...
 
 
 class LoopSwitch:
@@ -164,7 +161,7 @@ class LoopSwitch:
             if self._plan is not None and (self._processes is None or self._processes[0]):
                 tell_run(self._plan)
             self._tell_difference("steps", total_steps, spec.identity.total_worker_steps)
-            self._tell_processes(processes, spec)
+            self._tell_difference("processes", processes, spec.identity.workers)
             return
         self._first = seed, switch_at, watched_metric(metric_name, metric_goal)
         self._to_tell = _NO_LENGTH
@@ -193,14 +190,9 @@ class LoopSwitch:
         if self._loaded is not None:
             self.load_state_dict(self._loaded)
 
-    def _tell_processes(self, here: int | None, spec: TrialSpec) -> None:
-        # A policy for one may come from a search that was not told how many there are.
-        if spec.identity.workers > 1:
-            self._tell_difference("processes", here, spec.identity.workers)
-
     def _tell_difference(self, what: str, here: int | None, there: int) -> None:
-        """Tells that a policy was found for another number of steps or processes."""
-        if here is not None and here != there:
+        # A policy for one process may come from a search that was not told how many there are.
+        if here is not None and here != there > 1:
             _LOG.warning(
                 "this loop has %s %s, and %s is for %s: the best switch may differ; find a"
                 " policy for this job",
@@ -277,7 +269,6 @@ class LoopSwitch:
         return True
 
     def _check_saved(self, guarding: Guarding) -> None:
-        """Tells once that nothing was saved at the switch, so that there is no guard."""
         if self._began is None or guarding.switch is not None or not guarding.is_on:
             return
         guarding.give_up()
@@ -307,7 +298,7 @@ class LoopSwitch:
             is_chief, broadcast, number = _torch_processes()
             self._processes = is_chief, broadcast
             if guarding is not None and is_chief and number > 1:
-                self._tell_processes(number, guarding.plan)
+                self._tell_difference("processes", number, guarding.plan.identity.workers)
         is_chief, broadcast = self._processes
         if is_chief and value is None:
             raise TypeError("rank 0 decides: give test() its value; other processes may give None")
@@ -383,9 +374,13 @@ class LoopSwitch:
         identity = guarding.plan.identity
         metric = identity.decided_by
         is_finite = math.isfinite(value)
-        if self._plan is None and self._policy is None and is_finite:
-            _check_possible(value, metric)
         accuracy = metric.accuracy(value) if is_finite else metric.worst_accuracy
+        is_unmeasured = self._plan is None and self._policy is None
+        if is_unmeasured and not metric.is_possible(accuracy):
+            raise UserError(
+                f"an evaluation has {metric.name} {value:g}, and without a policy it is an accuracy"
+                " from 0 to 1: give metric_goal='max' if more of it is better, or 'min' if less is"
+            )
         self._evaluations.append(Evaluation(step, seconds, accuracy, loss))
         if is_finite:
             guarding.look(self._evaluations)
@@ -410,14 +405,15 @@ class LoopSwitch:
         return None
 
     def _record(self, guarding: Guarding, step: int, seconds: float, *, diverged: bool) -> None:
-        pair = guarding.plan.identity
+        job = guarding.plan.identity
         first_done, first_end = self._began or (step, seconds)
-        parts = (
-            (pair.first_protocol, 0, first_done, first_end - self._lost_seconds),
-            (pair.second_protocol, first_done, step, seconds - first_end),
+        first_seconds = first_end - self._lost_seconds
+        phases = (
+            PhaseRecord(job.first_protocol, 0, first_done, first_seconds, None, None),
+            PhaseRecord(job.second_protocol, first_done, step, seconds - first_end, None, None),
         )
-        phases = tuple(PhaseRecord(*one, None, None) for one in parts if one[1] < one[2])
-        found: dict[str, Any] = {
+        phases = tuple(one for one in phases if one.start_worker_step < one.end_worker_step)
+        results: dict[str, Any] = {
             "evaluations": self._evaluations,
             "diverged": diverged,
             "events": self.events,
@@ -425,18 +421,18 @@ class LoopSwitch:
         }
         if self._plan is not None:
             end = {"worker_steps": step, "training_seconds": seconds, "phases": phases}
-            tell_run(self._plan, **end, **found)
+            tell_run(self._plan, **end, **results)
         if self._policy is None:
             return
         position = Position(step, elapsed_seconds=seconds, phases=phases)
-        record = trial_record(guarding.plans[0], self._started_at, position, **found)
+        record = trial_record(guarding.plans[0], self._started_at, position, **results)
         use = whole_use(self._policy, self._use_id, record)
         if use is not None:
             spool_use(spool_beside(self._path), use)
 
 
 def _torch_processes() -> tuple[bool, Broadcast | None, int]:
-    """Returns `is_chief`, `broadcast` and processes of PyTorch, or those of a single process."""
+    """Returns `is_chief`, `broadcast` and the processes of PyTorch, or of a single process."""
     dist: Any = sys.modules.get("torch.distributed")  # nothing is initialized that is not loaded
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return True, None, 1
@@ -479,15 +475,6 @@ def _spec(policy: TimingPolicy, identity: WorkloadIdentity, seed: int) -> TrialS
     percent, band = policy.switch_percent, policy.band
     retries = later_switch_points(percent, identity.momentum_after_switch) if band else ()
     return TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
-
-
-def _check_possible(value: float, metric: Metric) -> None:
-    """Raises UserError where an evaluation of a run without a policy is no value of its metric."""
-    if not metric.is_possible(metric.accuracy(value)):
-        raise UserError(
-            f"an evaluation has {metric.name} {value:g}, and without a policy it is an accuracy"
-            " from 0 to 1: give metric_goal='max' if more of it is better, or 'min' if less is"
-        )
 
 
 def _trial(

@@ -166,7 +166,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             _check_whole("worker_steps_per_batch", steps, 1)
         self._protocols = (policy.job.first_protocol, policy.job.second_protocol)
         self._scales = rounds if scale_learning_rate else (1, 1)
-        self._at_switch = at_switch
+        self._at_switch, self._at_alarm = at_switch, at_alarm
         self._stop_at_switch = stop_at_switch
         self._has_switched = False
         self._first_batch = 0
@@ -182,7 +182,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self._guard = None
         elif not guard and (warning := unguarded_warning(policy)) is not None:
             _LOG.warning(warning)
-        self._monitor, self._at_alarm = monitor or _logged(self._metric.name), at_alarm
+        self._monitor = monitor or _logged(self._metric.name)
         self._tests: list[Evaluation] = []
         self._kept: tuple[_Kept, int, int] | None = None
 
@@ -197,7 +197,6 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         return self.worker_step >= self.total_worker_steps
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Scales the learning rate; switches if the first protocol has nothing left to do."""
         if self.is_done:
             # Keras would train one more batch before it looks at `stop_training`.
             raise UserError(
@@ -221,7 +220,6 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Counts; switches or ends the training when it is time."""
         # The last execution of an epoch may have fewer batches than Keras says.
         last = min(batch, (self.params.get("steps") or math.inf) - 1)
         batches = int(last) - self._first_batch + 1
@@ -235,7 +233,6 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self.model.stop_training = self.model.stop_training or self._stop_at_switch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Holds the validation, if there was one, against the band."""
         if self._guard is None:
             return
         value = self._value(logs or {})
@@ -248,17 +245,16 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self._note_alarm(self._guard.alarm(self._tests, self._kept[1]))
 
     def _value(self, logs: dict[str, Any]) -> float | None:
-        """Returns the validation of the metric, also under another of Keras' names for it."""
         measured = [name for name in logs if name.startswith("val_")]
         if self._monitor not in logs and measured:
-            known = [one for one in measured if self._monitor in _names(one)]
-            if len(known) != 1:
+            matching = [name for name in measured if self._monitor in _names(name)]
+            if len(matching) != 1:
                 raise UserError(
                     f"validations measure {', '.join(measured)}, and the guard looks for"
                     f" {self._monitor!r}; give PolicyCallback monitor=, the name of the policy's"
                     " metric among these, or guard=False"
                 )
-            self._monitor = known[0]
+            self._monitor = matching[0]
         if not measured and self._has_switched and not self._tests:
             warn_once(
                 "fit has no validation, so that only a training loss that is no number is noticed"
@@ -267,7 +263,6 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         return logs.get(self._monitor)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Sets the optimizer's rate back to that of one worker."""
         self._scale_rate(1)
         if self.is_done:
             self._kept = None
@@ -289,7 +284,6 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self.model.make_train_function()
 
     def _note_alarm(self, alarm: str | None) -> None:
-        """Goes back to the switch if there is an alarm and something to go back to."""
         if alarm is None or self._kept is None:
             return
         _LOG.warning(
@@ -319,7 +313,6 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 def _without_policy(
     switch_at: float | None, total_worker_steps: int | None, workers: int | None, metric: Metric
 ) -> TimingPolicy:
-    """Returns the policy of a job without measurements, with a second phase of the user's."""
     if total_worker_steps is None or workers is None:
         raise UserError(
             "there is neither a policy nor total_worker_steps and workers: give both, or a policy"
@@ -343,7 +336,7 @@ class _Kept:
         self._optimizer = [keras.ops.convert_to_numpy(one).copy() for one in variables]
 
     def restore(self, model: Any) -> bool:
-        """Restores the values; returns False if the model has another kind of optimizer now."""
+        """Returns False if the model has another kind of optimizer now."""
         model.set_weights(self._weights)
         variables = _optimizer_variables(model)
         if [tuple(one.shape) for one in variables] != [value.shape for value in self._optimizer]:
@@ -354,7 +347,7 @@ class _Kept:
 
 
 def _optimizer_variables(model: Any) -> list[Any]:
-    """Returns the optimizer's variables, which `fit` builds before the first update only."""
+    # `fit` builds them before the first update only.
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     return list(model.optimizer.variables)

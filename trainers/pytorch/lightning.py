@@ -43,20 +43,15 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     epoch and a seeded sampler, which DDP has, a training that goes back ends bit for bit like one
     in the first way alone.
 
-    If `syncswitch-run` or a search has started the script, that decides when to switch, guards the
-    run and gets each validation. Without that and without a policy it switches at 50 % of the
-    steps, as it is unknown how early the second way may begin, and is compared with its own
-    validations; a warning says what is expected of that, and what is not known.
+    Who decides when to switch and what it is compared with, with and without a policy, is as with
+    `LoopSwitch`.
 
     Args:
         policy: Policy file, see `syncswitch-search policy export`; None without one.
-        switch_at: Without a policy, switch after this percentage of the steps; 100 is the first way
-            alone.
+        switch_at: See `LoopSwitch`.
         monitor: Name under which the module logs the policy's metric in its validation, with
             `sync_dist=True`, as rank 0's value counts.
-        metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
-            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as it is unknown
-            how much may be lost.
+        metric_goal: See `LoopSwitch`.
         seed: Seed of this run, for its record.
         second_way: The second way of training; None for `LocalSgd()`, which needs DDP.
 
@@ -115,7 +110,6 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
                 trainer.strategy.remove_checkpoint(path)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses trainers that cannot go back."""
         if stage != "fit":
             return
         if self._process is None:
@@ -136,7 +130,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Saves at a switch between two epochs, and selects the way of the step."""
+        # The switch may lie between two epochs.
         if str(trainer.global_step) not in self._switch.saved:
             self._is_before_batch = True
             self._save(trainer)
@@ -151,7 +145,6 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Lets the second way finish its step, and saves at the switch."""
         step = trainer.global_step
         if step == self._last_step:
             return
@@ -172,7 +165,6 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         self._switch.settle()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Takes the test; after an alarm the trainer stops, and `fit` goes back."""
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
         if self._switch.test(trainer.global_step, trainer.callback_metrics):
@@ -181,8 +173,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Makes the models of all processes one, in the memory that is about to be saved."""
-        self._switch.settle()
+        self._switch.settle()  # in the memory that is about to be saved
         if self._is_before_batch:
             # The batch has been counted and taken, and will be again.
             loop = checkpoint["loops"]["fit_loop"]
@@ -194,11 +185,9 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         self._switch.settle()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the part of the switch in Lightning's checkpoints."""
         return self._switch.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores it from a checkpoint; a switch that has failed since is not forgotten."""
         self._switch.load_state_dict(state_dict)
 
     def _save(self, trainer: Trainer) -> None:

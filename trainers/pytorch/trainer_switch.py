@@ -72,7 +72,6 @@ class LocalSgd(SecondWay):
         self._model: nn.Module | None = None
 
     def attach(self, model: nn.Module) -> None:
-        """Registers the hook with DDP, once."""
         self._period.restart()
         if model is self._model:
             return
@@ -105,14 +104,14 @@ class LocalSgd(SecondWay):
         self._period.restart()
         if not isinstance(self._model, DistributedDataParallel):
             return
-        own = [one for one in self._model.parameters() if one.requires_grad]
+        trained = [one for one in self._model.parameters() if one.requires_grad]
         group = self._model.process_group
         with torch.no_grad():
-            mean = torch.cat([one.reshape(-1) for one in own]) / dist.get_world_size(group)
+            mean = torch.cat([one.reshape(-1) for one in trained]) / dist.get_world_size(group)
             dist.all_reduce(mean, group=group)
-            parts = mean.split([one.numel() for one in own])
-            for one, part in zip(own, parts, strict=True):
-                one.copy_(part.view_as(one))
+            means = mean.split([one.numel() for one in trained])
+            for parameter, own in zip(trained, means, strict=True):
+                parameter.copy_(own.view_as(parameter))
 
     def _exchange(
         self, group: dist.ProcessGroup, bucket: dist.GradBucket
@@ -148,7 +147,7 @@ class TrainerSwitch:
             policy,
             switch_at=switch_at,
             seed=seed,
-            clock=self._seconds,
+            clock=lambda: 0.0 if self._began is None else time.monotonic() - self._began,
             metric_name=metric,
             metric_goal=metric_goal,
         )
@@ -161,11 +160,9 @@ class TrainerSwitch:
 
     @property
     def may_go_back(self) -> bool:
-        """True if the trainer may have to resume from a checkpoint at the switch."""
         return self._switch.may_go_back
 
     def check_callbacks(self, callbacks: Iterable[object]) -> None:
-        """Refuses a callback that may end the training before its switch can be judged."""
         for one in callbacks if self.may_go_back else ():
             name = type(one).__name__
             if name.startswith("EarlyStopping"):
@@ -175,7 +172,6 @@ class TrainerSwitch:
                 )
 
     def begin(self, model: nn.Module, total_steps: float) -> None:
-        """Starts or resumes the training; raises UserError if policy or model do not fit."""
         if not math.isfinite(total_steps):
             raise UserError("the trainer makes steps without end: give it max_steps or max_epochs")
         self._switch.takes(int(total_steps), _LOST)
@@ -194,7 +190,6 @@ class TrainerSwitch:
             self._began = time.monotonic()
 
     def before_step(self, step: int, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        """Selects the way of the next step, after `step` ones, and notes its learning rate."""
         self._rate = max(group["lr"] for one in optimizers for group in one.param_groups)
         self._is_second = self._switch.is_second(step)
         self._second_way.use(self._is_second)
@@ -204,7 +199,6 @@ class TrainerSwitch:
             self._second_way.after_step(step, self._rate)
 
     def settle(self) -> None:
-        """Makes the models of all processes one, for a test or a checkpoint."""
         if self._is_second:
             self._second_way.settle()
 
@@ -217,10 +211,7 @@ class TrainerSwitch:
         self.saved[str(step)] = checkpoint
 
     def test(self, step: int, metrics: Mapping[str, Any]) -> bool:
-        """Takes a test, in all processes; returns True if the trainer has to stop and go `back`.
-
-        Raises UserError if the metric is missing.
-        """
+        """Takes a test, in all processes; returns True if the trainer has to stop and go `back`."""
         if self._metric not in metrics:
             raise UserError(
                 f"there is no {self._metric!r} among what was measured:"
@@ -238,14 +229,10 @@ class TrainerSwitch:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state with which a training goes on after a kill, as JSON."""
+        """Returns the state to go on after a kill, as JSON."""
         return {"switch": self._switch.state_dict(), "saved": dict(self.saved), "back": self.back}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of a killed training, or of an earlier step of this one."""
         self._switch.load_state_dict(state["switch"])
         self.saved |= state["saved"]
         self.back = state["back"]
-
-    def _seconds(self) -> float:
-        return 0.0 if self._began is None else time.monotonic() - self._began

@@ -48,20 +48,15 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     again, and their checkpoints removed. The first way holds until a later switch, or to the end.
     The copies are removed when the training ends.
 
-    A step is an optimizer step, `state.global_step`. If `syncswitch-run` or a search has started
-    the script, that decides when to switch, guards the run and gets each evaluation. Without that
-    and without a policy it switches at 50 % of the steps, as it is unknown how early the second way
-    may begin, and is compared with its own evaluations; a warning says what is expected of that,
-    and what is not known. The trainer's own checkpoints contain the state of the guard.
+    A step is an optimizer step, `state.global_step`. Who decides when to switch and what it is
+    compared with, with and without a policy, is as with `LoopSwitch`. The trainer's own checkpoints
+    contain the state of the guard.
 
     Args:
         policy: Policy file, see `syncswitch-search policy export`; None without one.
-        switch_at: Without a policy, switch after this percentage of the steps; 100 is the first way
-            alone.
+        switch_at: See `LoopSwitch`.
         metric: Name of the policy's metric among those of an evaluation.
-        metric_goal: Without a policy, whether more of that metric is better, `max`, or less, `min`;
-            None for an accuracy from 0 to 1. With a goal the switch is at 75 %, as it is unknown
-            how much may be lost.
+        metric_goal: See `LoopSwitch`.
         seed: Seed of this run, for its record.
         second_way: The second way of training; None for `LocalSgd()`, which needs DDP, as
             `torchrun` and `accelerate launch` use it.
@@ -95,8 +90,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     def train(self, trainer: Trainer, resume_from_checkpoint: str | bool | None = None) -> Any:
         """Calls `trainer.train`, and again from the switch as often as one fails.
 
-        Returns:
-            The trainer's result of the last part of the training.
+        Returns the trainer's result of the last of these.
         """
         if self not in trainer.callback_handler.callbacks:
             raise UserError("give the callback to the trainer as well: Trainer(callbacks=[switch])")
@@ -147,7 +141,6 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Lets the second way finish its step, and has the state saved at the switch."""
         self._switch.after_step(state.global_step)
         if self._switch.saves_at(state.global_step):
             self._switch.remember(state.global_step, _copy_at(args, state.global_step))
@@ -169,7 +162,6 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         metrics: dict[str, float],
         **_: Any,
     ) -> None:
-        """Takes the test; after an alarm the trainer stops, and `train` goes back."""
         if self._trainer is None:
             return
         # Each of several data sets has an evaluation of its own.
@@ -215,14 +207,11 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
 
 
 def _remove_later(folder: Path, copy: Path) -> None:
-    """Removes the checkpoints of a part that failed.
-
-    The trainer keeps those with the highest steps of checkpoints made within a second.
-    """
-    for one in folder.glob("checkpoint-*"):
-        is_later = int(one.name.rpartition("-")[2]) > int(copy.name.rpartition("-")[2])
-        if is_later and one.stat().st_mtime >= copy.stat().st_mtime:
-            shutil.rmtree(one, ignore_errors=True)
+    # Of checkpoints made within a second the trainer keeps those with the highest steps.
+    for checkpoint in folder.glob("checkpoint-*"):
+        is_later = int(checkpoint.name.rpartition("-")[2]) > int(copy.name.rpartition("-")[2])
+        if is_later and checkpoint.stat().st_mtime >= copy.stat().st_mtime:
+            shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def _copy_at(args: TrainingArguments, step: int) -> str:
