@@ -401,11 +401,10 @@ def _draw_acceptance(axes: Any, data: ReportData) -> None:
     least, target = (
         metric.value(one) for one in (acceptance.least_accuracy, acceptance.target_accuracy)
     )
-    worst = "most" if metric.is_less_better else "least"
     axes.axhspan(least, target, color=BAND)
     label = literal(f"target {metric.text(acceptance.target_accuracy)}")
     axes.axhline(target, color=POLICY, label=label)
-    label = literal(f"{worst} accepted {metric.text(acceptance.least_accuracy)}")
+    label = literal(f"{metric.words.worst} accepted {metric.text(acceptance.least_accuracy)}")
     axes.axhline(least, color=POLICY, linestyle="--", label=label)
 
 

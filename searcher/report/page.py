@@ -146,11 +146,10 @@ def accuracy_sentence(data: ReportData) -> str:
     metric, accepted = data.identity.decided_by, data.acceptance
     text = "Further left is an earlier switch, so a shorter training."
     if accepted is not None and accepted.threshold:
-        better, worse = ("less", "plus") if metric.is_less_better else ("more", "less")
         text += (
-            f" Accepted is {metric.text(accepted.least_accuracy)} or {better}: the target"
-            f" {metric.text(accepted.target_accuracy)} {worse}"
-            f" {metric.with_unit(f'{accepted.threshold:g}')} ({accepted.origin})."
+            f" Accepted is {metric.text(accepted.least_accuracy)} or {metric.words.better}: up"
+            f" to {metric.with_unit(f'{accepted.threshold:g}')} {metric.words.worse} than the"
+            f" target, {metric.text(accepted.target_accuracy)} ({accepted.origin})."
         )
     if data.unplaced_runs:
         text += (

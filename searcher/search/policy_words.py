@@ -70,8 +70,7 @@ def held_text(
 ) -> str:
     """Returns how far a run ended from its target, as `0.0050 below the target 0.9000, ...`."""
     allowed, aim = metric.with_unit(f"{threshold:g}"), metric.text(target.accuracy)
-    side = "above" if metric.is_less_better else "below"
-    lost = f"{metric.amount(target.accuracy - accuracy)} {side} the target {aim}"
+    lost = f"{metric.amount(target.accuracy - accuracy)} {metric.words.worse_side} the target {aim}"
     if is_kept(accuracy, False, target, threshold):
         return f"{lost}, within the accepted {allowed}"
     lost += f", more than the accepted {allowed}"
@@ -219,9 +218,8 @@ def _measured(policy: TimingPolicy) -> str:
         target = f"{first} alone reached {metric.text(mean)} ({runs})"
     if not policy.threshold:
         return f"{target}; how much worse is accepted is measured in {policy.threshold_runs} runs."
-    worse = "more" if metric.is_less_better else "less"
     beta = metric.with_unit(f"{policy.threshold:g}")
-    allowed = f"{target}, and up to {beta} {worse} is accepted."
+    allowed = f"{target}, and up to {beta} {metric.words.worse} is accepted."
     if policy.switch_percent >= BASELINE_PERCENT or own_mean is None:
         return allowed
     own = len(_accuracies(policy, policy.switch_percent))

@@ -6,13 +6,34 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 ACCURACY_NAME = "accuracy"
 Goal = Literal["max", "min"]
 """Whether more of a metric is better, or less."""
 
 GOALS = get_args(Goal)
+
+
+class GoalWords(NamedTuple):
+    """How people speak of the values of a metric that has this goal.
+
+    `0.9 or {better}`, `up to 0.1 {worse}`, `the {worst} accepted`, `0.1 {worse_side} the target`,
+    `it {worsened} to 0.8`, `it is still {improving}`.
+    """
+
+    better: str
+    worse: str
+    worst: str
+    worse_side: str
+    worsened: str
+    improving: str
+
+
+_WORDS = {
+    "max": GoalWords("more", "less", "least", "below", "fell", "rising"),
+    "min": GoalWords("less", "more", "most", "above", "rose", "falling"),
+}
 
 USUAL_THRESHOLD = 0.01
 """The default threshold of metrics whose best value is 1."""
@@ -58,6 +79,11 @@ class Metric:
     def is_less_better(self) -> bool:
         """True if `goal` is `min`."""
         return self.goal == "min"
+
+    @property
+    def words(self) -> GoalWords:
+        """How people speak of its values."""
+        return _WORDS[self.goal]
 
     @property
     def has_usual_threshold(self) -> bool:
@@ -128,9 +154,11 @@ class Metric:
         return f"{'an' if self.name[:1] in vowels else 'a'} {self.name}"
 
     def lose_at_most(self, threshold: float) -> str:
-        """Describes what good runs do: `lose at most 0.01`, `are at most 2 km worse`."""
+        """Describes what good runs do: `lose at most 0.01 of it`, `are at most 2 km worse`."""
         amount = self.with_unit(f"{threshold:g}")
-        return f"are at most {amount} worse" if self.is_less_better else f"lose at most {amount}"
+        return (
+            f"are at most {amount} worse" if self.is_less_better else f"lose at most {amount} of it"
+        )
 
     def limited(self, accuracy: float) -> float:
         """Returns the possible accuracy that is nearest to this one."""

@@ -14,6 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from syncswitch.storage.records.metric import GOALS
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.tables.base import (
     FINITE,
@@ -48,7 +49,7 @@ POLICIES = Table(
     *limited("BETWEEN 0 AND 1", "confidence", "min_kept_share", "kept_share", "delivered_share"),
     *limited("BETWEEN 0 AND 1", "baseline_kept_share"),
     *limited(FINITE, "target_accuracy", "mean_accuracy"),
-    CheckConstraint("metric_goal IN ('max', 'min')", name="metric_goal"),
+    CheckConstraint(f"metric_goal IN {GOALS}", name="metric_goal"),
     info={
         "meaning": ""
         "One version of the timing policy of a workload; never changed. `study` is not a foreign "

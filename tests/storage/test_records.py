@@ -159,7 +159,7 @@ def test_a_metric_has_its_article() -> None:
 def test_titles_say_unit_and_direction() -> None:
     assert ERROR.axis_title == "MeanAbsoluteError in km (less is better)"
     assert [Metric().axis_title, ERROR.title] == ["accuracy", "MeanAbsoluteError in km"]
-    words = ["are at most 2 km worse", "lose at most 0.01"]
+    words = ["are at most 2 km worse", "lose at most 0.01 of it"]
     assert [ERROR.lose_at_most(2.0), Metric().lose_at_most(0.01)] == words
 
 

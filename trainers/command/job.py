@@ -20,7 +20,7 @@ from syncswitch.storage.records.job import (
     WorkloadIdentity,
     name_problem,
 )
-from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
+from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command import (
     DEFAULT_FOLDER,
@@ -205,7 +205,7 @@ def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metr
             "whether more of it is better is not known",
             parameter="metric_name",
             value=name,
-            remedy=(Set("metric_goal", "max", "add"), Set("metric_goal", "min", "add")),
+            remedy=tuple(Set("metric_goal", choice, "add") for choice in GOALS),
         )
     if unit is not None and not (unit.isprintable() and 0 < len(unit) <= _LONGEST_UNIT):
         raise UserError(

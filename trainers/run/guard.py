@@ -134,7 +134,7 @@ class Guard:
         newest = last[-1]
         limit = self.lowest_accuracy(newest.worker_step)
         usual = interpolated(newest.worker_step, self._steps, self._means)
-        text, side = self._metric.text, "above" if self._metric.is_less_better else "below"
+        text, side = self._metric.text, self._metric.words.worse_side
         return (
             f"{IN_A_ROW} evaluations in a row are {side} those of runs without a switch: "
             f"{text(newest.accuracy)}, where these have {text(usual)} and {text(limit)} is accepted"
@@ -176,10 +176,10 @@ class Guard:
     def _far_from_target(self, accuracy: float, target: float, allowed: float) -> str:
         metric, margin = self._metric, self._band.margin
         how_sure = f" and the margin of {margin:.2g}" if margin else ""
-        side = "above" if metric.is_less_better else "below"
         return (
-            f"{metric.amount(target - accuracy)} {side} the target {metric.text(target)}, more than"
-            f" the accepted {metric.with_unit(f'{allowed:g}')}{how_sure}"
+            f"{metric.amount(target - accuracy)} {metric.words.worse_side} the target"
+            f" {metric.text(target)}, more than the accepted {metric.with_unit(f'{allowed:g}')}"
+            f"{how_sure}"
         )
 
 

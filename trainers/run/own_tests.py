@@ -97,7 +97,7 @@ def fallen(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> st
     if max(recent) >= best - _margin(tests, job):
         return None
     W = job.total_worker_steps
-    text, verb = job.metric.text, "rose" if job.metric.is_less_better else "fell"
+    text, verb = job.metric.text, job.metric.words.worsened
     when = "before the switch" if at <= switch_worker_step else f"at {100 * at / W:.0f} %"
     return (
         f"{job.metric.name} {verb} to {text(recent[-1])} from {text(best)} {when},"
@@ -115,7 +115,7 @@ def standing_still(tests: Sequence[Evaluation], switch_worker_step: int, job: Jo
         return None
     if before[-1] - before[-2] <= _margin(tests, job) or max(recent) > before[-1]:
         return None
-    text, verb = job.metric.text, "falling" if job.metric.is_less_better else "rising"
+    text, verb = job.metric.text, job.metric.words.improving
     return (
         f"{job.metric.name} has stalled at {text(recent[-1])}, although it was still {verb} at the"
         f" switch, from {text(before[-2])} to {text(before[-1])}"
@@ -152,7 +152,7 @@ def late(tests: Sequence[Evaluation], job: Job) -> str | None:
     lacking = best - now - gain
     if gain <= job.threshold or math.sqrt(gain * max(0.0, lacking)) <= _LATE * job.threshold:
         return None
-    text, verb = job.metric.text, "falling" if job.metric.is_less_better else "rising"
+    text, verb = job.metric.text, job.metric.words.improving
     return (
         f"{job.metric.name} is {text(now)} after {done / job.total_worker_steps:.0%} of the job,"
         f" and still {verb}, but too slowly to get beyond about {text(now + gain)}"

@@ -308,8 +308,7 @@ def _compared_with(sweep: Sweep) -> str:
     target = f"Target on {identity.size}: {accuracy_text(sweep.target_accuracy, metric)} ({origin})"
     if threshold is None:
         return f"{target}; its runs do not show how much worse others may be: give --threshold."
-    of_it = "" if metric.is_less_better else " of it"
-    said = f"{target}; kept runs {metric.lose_at_most(threshold)}{of_it}."
+    said = f"{target}; kept runs {metric.lose_at_most(threshold)}."
     if sweep.given_threshold is None:
         said += f" {sentence(measured_threshold_text(threshold, metric, first, THRESHOLD_RUNS))}"
     return said

@@ -231,7 +231,7 @@ def test_no_point_table_sentence_or_label_has_a_negative(report: ReportData) -> 
     sections = {section.name: section for section in sections_of(report)}
     assert sections["accuracy"].title == "Val_loss against switch point"
     assert "0.2420 nats or less" in sections["accuracy"].words
-    assert "plus 0.01 nats" in sections["accuracy"].words
+    assert "up to 0.01 nats more than the target" in sections["accuracy"].words
     (version,) = version_rows(report)
     assert version["val_loss"] == "0.2310 nats"
     assert ("compared by", "val_loss in nats (less is better)") in job_facts(report)
