@@ -58,8 +58,7 @@ from syncswitch.storage.uses.summary import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.adaptive.experience import Experience
-    from syncswitch.searcher.strategies.adaptive.guesses import Floats, Prior
+    from syncswitch.searcher.strategies.adaptive.guesses import Experience, Floats, Prior
 
 # Replicates of uses begin here, beyond those of any search.
 _FIRST_REPLICATE = 1_000_000
@@ -70,18 +69,13 @@ def lessons_of(
 ) -> list[Observation]:
     """One observation of each switch that failed in a run, and one of the switch that held.
 
-    A failed switch that trained to its end counts with its accuracy, as a run of a search does.
+    A run goes on from a failed switch as if it had never been, so the accuracy of `use` is one of
+    the last switch; if it is alarmed, that failed as well, and it is one of the first protocol
+    alone. Of the switches that `failed` before, those that trained to their end have an accuracy,
+    and count with it as a run of a search does.
 
-    A run goes on from a failed switch as if it had never been, so its final accuracy is one of the
-    last switch, or of the first protocol alone. With the first protocol alone the same seed gives
-    the same run, which counts once; what comes after a switch differs from run to run.
-
-    Args:
-        use: The run, with the switch that held and the accuracy of the model that it delivered. If
-            it is alarmed, that switch failed as well, and the first protocol alone held.
-        number: Its number among the uses, from 0.
-        seed: Its seed.
-        failed: The switches that failed before, each with its accuracy if it came to its end.
+    With the first protocol alone the same seed gives the same run, which counts once; what comes
+    after a switch differs from run to run. `number` counts the uses from 0.
     """
     if use.alarmed:
         failed = (*failed, (use.switch_percent, None))
@@ -100,7 +94,7 @@ def lessons_of(
     alone = use.switch_percent == BASELINE_PERCENT
     lessons.append(replace(use, replicate=-1 - seed) if alone else use)
     # The run is paid for once.
-    return [one if place == 0 else replace(one, cost=None) for place, one in enumerate(lessons)]
+    return [lessons[0], *(replace(lesson, cost=None) for lesson in lessons[1:])]
 
 
 def _tried(
@@ -171,8 +165,8 @@ class UsedJob:
         goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
         momentum: That of the job after the switch, as in its identity.
         unrecorded: What a first run teaches, before there is a policy that it is a use of.
-        others: Reads what other jobs of this database with the same second phase have shown, once
-            it is asked for; None for a job that is looked at alone.
+        experience: Reads what other jobs of this database with the same second phase have shown,
+            which takes a moment the first time; None without any.
     """
 
     policy: TimingPolicy
@@ -180,12 +174,7 @@ class UsedJob:
     goes_back: bool = True
     momentum: str | None = None
     unrecorded: tuple[Observation, ...] = ()
-    others: Callable[[], Experience | None] | None = None
-
-    @functools.cached_property
-    def experience(self) -> Experience | None:
-        """What other jobs have shown; None without any. It takes a moment, so ask when needed."""
-        return None if self.others is None else self.others()
+    experience: Callable[[], Experience | None] = lambda: None
 
     @property
     def kept(self) -> list[bool]:
@@ -219,8 +208,8 @@ class UsedJob:
         return job._measured() if allowed.runs else job
 
     def _measured(self) -> UsedJob:
-        policy = self.policy
-        return replace(self, policy=_with_threshold(policy, self.threshold, policy.threshold_runs))
+        runs = self.policy.threshold_runs
+        return replace(self, policy=_with_threshold(self.policy, self.threshold, runs))
 
     def spread_words(self) -> list[str]:
         """Says that runs of the first protocol alone differ too much, where the last one is new."""
@@ -234,8 +223,7 @@ class UsedJob:
     def next_percent(self, expected_runs: int) -> float:
         """The switch of the next of so many runs: one worth trying, or the best that is known.
 
-        Raises UserError where runs of the first protocol alone diverged, so that there is nothing
-        to compare with, or all measured the same, so that there is no threshold.
+        Raises UserError as `threshold`, or where runs of the first protocol alone diverged.
         """
         decision = self._decision(expected_runs)
         return self.policy.switch_percent if decision is None else decision.switch_percent
@@ -259,7 +247,7 @@ class UsedJob:
             self.policy.promise.reason != UNTRIED_REASON or answer.promise.reason == UNTRIED_REASON
         ):
             return None
-        before = self._assessment().expected(self._point(here))
+        before = self.expected(here)
         return Revision(
             self.policy.version,
             self.policy.job.first_protocol,
@@ -272,19 +260,16 @@ class UsedJob:
         )
 
     def expected(self, percent: float) -> Decided | None:
-        """What is expected of a training with a switch."""
         return self._assessment().expected(self._point(percent))
 
     def answer(self) -> Decided | None:
-        """The best switch that is known; None before any run."""
         return self._assessment().standing_answer()
 
     def _decision(self, expected_runs: int) -> Decision | None:
         """The next switch to try, or the answer if nothing is left to try; None without either."""
-        left = expected_runs - len(self.uses)
-        return (
-            self._assessment(left).decision() if left > 0 else self._assessment().standing_answer()
-        )
+        left = max(0, expected_runs - len(self.uses))
+        assessment = self._assessment(left)
+        return assessment.decision() if left else assessment.standing_answer()
 
     def _assessment(self, runs_left: int = 0) -> Assessment:
         left = runs_left if self.policy.guarded else None
@@ -340,7 +325,7 @@ class UsedJob:
 
     def strategy(self) -> AdaptiveStrategy:
         """The strategy of a search for this job, over all switch points of its runs so far."""
-        policy = self.policy
+        policy, experience = self.policy, self.experience()
         usual = AdaptiveStrategy(halvings=6).with_momentum(self.momentum)
         known_runs = policy.band.runs if policy.band is not None else 0
         has_baseline = any(
@@ -361,16 +346,14 @@ class UsedJob:
             target_accuracy=None if has_baseline else policy.target_accuracy,
             target_runs=known_runs or _USUAL_TARGET_RUNS,
             accuracy_range=policy.job.metric.accuracies,
-            bearing=() if self.experience is None else self.experience.bearing,
+            bearing=() if experience is None else experience.bearing,
         )
 
     def bearing(self) -> tuple[tuple[float, float], ...]:
         """Switch points, and the share of jobs that bear a switch there, before the first run."""
-        from syncswitch.searcher.strategies.adaptive.experience import experience_of
+        from syncswitch.searcher.strategies.adaptive.guesses import experience_of
 
-        experience = self.experience
-        if experience is None:
-            experience = experience_of(_usual_prior(self.momentum), ())
+        experience = self.experience() or experience_of(_usual_prior(self.momentum), ())
         return tuple((percent, experience.share(percent)) for percent, _ in experience.bearing)
 
     def bearing_likelihood(self) -> Floats:
@@ -394,8 +377,7 @@ class UsedJob:
     def _measured_band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
         """The band of a policy, with the target of all runs so far.
 
-        The curve stays that of the search where there was one; `curves` are those of the uses, by
-        `trial_id`.
+        The curve stays that of the search where there was one.
         """
         own, target = self.policy.band, self.target
         if not self.threshold:
@@ -477,7 +459,6 @@ class UsedJob:
         )
 
     def draft(self, revision: Revision) -> TimingPolicy:
-        """The version that a revision publishes after this one."""
         answer = revision.answer
         if self.policy.promise.reason != UNTRIED_REASON:
             answer = replace(answer, promise=replace(answer.promise, reason=revision.why))
@@ -505,8 +486,7 @@ class NextRun:
         learns: Whether what it measures decides where later runs switch.
         expected: What is expected of it while no target is measured; None where one is.
         runs_left: Trainings to come with this one, as far as it learns.
-        own_jobs: Other jobs of the database that what is expected rests on, beside recorded ones.
-        threshold_runs: In how many first runs the threshold is measured; 0 if it was given.
+        own_jobs: See `Explanation`, as also for `threshold_runs`.
         goes_back: As in `UsedJob`.
     """
 
@@ -529,14 +509,10 @@ def next_run(
     goes_back: bool | None = None,
     allowed: AllowedLoss | None = None,
 ) -> NextRun:
-    """Decides where the next training of a job switches.
+    """Decides where the next training of a job switches, of which there are `expected_runs` in all.
 
-    `expected_runs` is how often it is trained in total.
-
-    Where a user has allowed a loss, a policy with another one gets a new version.
-
-    Raises:
-        UserError: As `UsedJob.next_percent`.
+    Where a user has allowed a loss, a policy with another one gets a new version. Raises UserError
+    as `UsedJob.next_percent`.
     """
     policies = PolicyRegistry(database).lookup(identity.fingerprint)
     begins_anew = policies or (allowed is not None and allowed.runs)
@@ -558,6 +534,7 @@ def next_run(
         band = job.policy.band
     percent = job.next_percent(expected_runs)
     is_measured = band is None or band.target_accuracy is not None
+    experience = None if is_measured else job.experience()
     return NextRun(
         job.policy if policies else None,
         percent,
@@ -565,7 +542,7 @@ def next_run(
         learns=True,
         expected=None if is_measured else job.expected(percent),
         runs_left=max(1, expected_runs - len(job.uses)),
-        own_jobs=0 if is_measured or job.experience is None else job.experience.jobs,
+        own_jobs=0 if is_measured or experience is None else experience.jobs,
         threshold_runs=job.policy.threshold_runs,
         goes_back=job.goes_back,
     )
@@ -585,9 +562,8 @@ def _unused_job(
         software=software_versions(),
         promise=Promise(reason=UNTRIED_REASON),
     )
-    momentum = identity.momentum_after_switch
-    others = _others_of(database, identity)
-    return UsedJob(blank, (), goes_back is not False, momentum, tuple(lessons), others)
+    momentum, experience = identity.momentum_after_switch, _experience_of_others(database, identity)
+    return UsedJob(blank, (), goes_back is not False, momentum, tuple(lessons), experience)
 
 
 def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
@@ -693,9 +669,7 @@ def revise(database: Database, policy: TimingPolicy) -> tuple[Revision, TimingPo
 
     A version is revised once: whoever else does so at the same moment gets the same new version.
     `current` points at it, other aliases stay. None where the policy may stay, or is not `current`.
-
-    Raises:
-        PolicyError: `current` was moved meanwhile.
+    Raises PolicyError if `current` was moved meanwhile.
     """
     if not _is_current(database, policy):
         return None
@@ -712,54 +686,47 @@ def _is_current(database: Database, policy: TimingPolicy) -> bool:
 
 
 def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
-    """Reads a version together with the uses of all versions; `goes_back` as in `job_of`."""
-    fingerprint = policy.job.fingerprint
-    registered = PolicyRegistry(database).workload(fingerprint)
-    searches = TrialStore(database).searches(workload=fingerprint)
-    identity = None if registered is None else registered.identity
-    return job_of(database, policy, identity, uses(database, fingerprint), searches, goes_back)
-
-
-def job_of(
-    database: Database,
-    policy: TimingPolicy,
-    identity: WorkloadIdentity | None,
-    used: Iterable[StoredTrial],
-    searches: Iterable[SearchInfo],
-    goes_back: bool | None = None,
-) -> UsedJob:
-    """Makes a job of a version, and the uses of all versions and searches that were read.
+    """Reads a version together with the uses of all versions.
 
     `goes_back` is whether a run that fails goes back to its switch; None to take that from the
     options of the job's searches and from the cost of its failed switches.
     """
-    counted = tuple(use for use in used if not use.under.injections)
+    fingerprint = policy.job.fingerprint
+    counted = _counted_uses(database, fingerprint)
     if goes_back is None:
         first_failures = (use.failed[0] for use in counted if use.failed)
         has_begun_anew = any(
             failed.switch_percent > 0 and failed.lost_seconds >= failed.elapsed_seconds > 0
             for failed in first_failures
         )
+        searches = TrialStore(database).searches(workload=fingerprint)
         told = [search.options.get("goes_back", True) for search in searches]
         goes_back = all(told) and not has_begun_anew
-    if identity is None:
+    registered = PolicyRegistry(database).workload(fingerprint)
+    if registered is None:
         return UsedJob(policy, counted, goes_back)
-    others = _others_of(database, identity)
-    return UsedJob(policy, counted, goes_back, identity.momentum_after_switch, others=others)
+    identity = registered.identity
+    momentum, experience = identity.momentum_after_switch, _experience_of_others(database, identity)
+    return UsedJob(policy, counted, goes_back, momentum, experience=experience)
 
 
-def _others_of(database: Database, identity: WorkloadIdentity) -> Callable[[], Experience | None]:
-    """`experience_of_others`, made at the first call and kept for copies of the job."""
-    return functools.cache(lambda: experience_of_others(database, identity))
+def _counted_uses(database: Database, fingerprint: str) -> tuple[StoredTrial, ...]:
+    return tuple(use for use in uses(database, fingerprint) if not use.under.injections)
 
 
-def experience_of_others(database: Database, identity: WorkloadIdentity) -> Experience | None:
-    """What the other jobs of a database say of how early such a job bears a switch.
+def _experience_of_others(
+    database: Database, identity: WorkloadIdentity
+) -> Callable[[], Experience | None]:
+    """Reads what the other jobs of a database say of how early such a job bears a switch.
 
     They count with the same protocols and the same momentum after the switch, by their current
-    policy and its uses; of many the newest.
+    policy and its uses; of many the newest. It is read at the first call, also for copies of a job.
     """
-    from syncswitch.searcher.strategies.adaptive.experience import experience_of
+    return functools.cache(lambda: _read_experience(database, identity))
+
+
+def _read_experience(database: Database, identity: WorkloadIdentity) -> Experience | None:
+    from syncswitch.searcher.strategies.adaptive.guesses import experience_of
 
     def rule(job: WorkloadIdentity) -> tuple[str, str, str | None]:
         return job.first_protocol, job.second_protocol, job.momentum_after_switch
@@ -773,9 +740,8 @@ def experience_of_others(database: Database, identity: WorkloadIdentity) -> Expe
         and rule(entry.identity) == rule(identity)
     ]
     for entry in others[:_MOST_JOBS]:
-        of_job = uses(database, entry.policy.job.fingerprint)
-        counted = (use for use in of_job if not use.under.injections)
-        job = UsedJob(entry.policy, tuple(counted), momentum=identity.momentum_after_switch)
+        counted = _counted_uses(database, entry.policy.job.fingerprint)
+        job = UsedJob(entry.policy, counted, momentum=identity.momentum_after_switch)
         with suppress(UserError):  # nothing to compare with
             if job.threshold and job.observations:
                 likelihoods.append(job.bearing_likelihood())
@@ -794,9 +760,10 @@ def _usual_prior(momentum: str | None) -> Prior:
 
 def _stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:
     """The version of this database that is the same as a policy of a file; None without one."""
-    versions = PolicyRegistry(database).policies(workload=policy.job.fingerprint)
-    made = (policy.study, policy.created_at)
-    return next((one for one in versions if (one.study, one.created_at) == made), None)
+    for version in PolicyRegistry(database).policies(workload=policy.job.fingerprint):
+        if (version.study, version.created_at) == (policy.study, policy.created_at):
+            return version
+    return None
 
 
 def band(database: Database, policy: TimingPolicy, momentum: str | None = None) -> Band | None:
@@ -822,14 +789,11 @@ def after_use(
     expected_runs: int | None = None,
     goes_back: bool | None = None,
 ) -> list[Said]:
-    """Reviews a policy after one more recorded use.
+    """Reviews a policy after one more recorded use; returns sentences without their full stops.
 
     Where another switch takes less time and runs learn, it is published, once `expected_runs`
     trainings leave nothing to try. Where they keep to the policy, people are told how to publish
     it. For `goes_back` see `used_job`.
-
-    Returns:
-        Sentences for people, without their full stops.
     """
     registry, stored = PolicyRegistry(database), _stored_version(database, policy)
     if stored is None:
@@ -881,25 +845,22 @@ def after_use(
 def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
     """Explains a policy by its search; without one, by its evidence and uses.
 
-    Raises:
-        UserError: The runs leave nothing to compare with.
+    Raises UserError if the runs leave nothing to compare with.
     """
     policy, store = entry.policy, TrialStore(database)
     for search in store.searches(workload=policy.job.fingerprint):
         if search.study == policy.study and entry.imported_at is None:
             rows = store.numbered(search.study)
             return search_explained(search, read_observations(database, search.study, rows))
-    return uses_explained(used_job(database, policy))
-
-
-def uses_explained(job: UsedJob) -> Explanation:
-    """Explains a policy by its evidence and uses; raises UserError as `policy_explained`."""
-    policy = job.policy
-    is_learnt = policy.study.startswith(LEARNT) and not policy.evidence
+    job = used_job(database, policy)
+    is_learnt, experience = (
+        policy.study.startswith(LEARNT) and not policy.evidence,
+        job.experience(),
+    )
     return replace(
         explain(job.strategy(), job.observations),
         threshold_runs=policy.threshold_runs,
-        own_jobs=0 if job.experience is None else job.experience.jobs,
+        own_jobs=0 if experience is None else experience.jobs,
         bearing=job.bearing() if is_learnt else (),
     )
 

@@ -27,7 +27,7 @@ def copy_to_mlflow(
     jobs: Iterable[WorkloadIdentity],
     tell: Callable[[Said], object],
 ) -> None:
-    """Brings MLflow at a tracking URI up to date with some jobs; without a URI it does nothing.
+    """Brings MLflow at a tracking URI, if there is one, up to date with some jobs.
 
     A server that is away only costs a warning, which `tell` tells people.
     """

@@ -71,7 +71,6 @@ class Selection:
 
     @property
     def pair(self) -> tuple[str, str] | None:
-        """The protocols, before and after the switch."""
         return None if self.protocols is None else parse_named_pair(self.protocols)
 
     @property
@@ -81,7 +80,6 @@ class Selection:
 
     @property
     def options(self) -> list[Set]:
-        """The options of a search for such a job."""
         narrowing = {"workers": self.workers, "protocols": self.protocols}
         given = [Set(name, value) for name, value in narrowing.items() if value is not None]
         return [*self.search_options, *given]
@@ -120,10 +118,10 @@ def _real_first(fitting: Sequence[_Known]) -> tuple[list[_Known], list[_Known]]:
 def only_job(
     jobs: Sequence[RegisteredWorkload], selection: Selection, place: str
 ) -> tuple[RegisteredWorkload, list[RegisteredWorkload]]:
-    """The one job that is meant, and the simulated ones of its name that it was preferred to.
+    """The job that is meant, and the simulated ones of its name that it was preferred to.
 
-    `jobs` are those that the reference names, `place` is the database, for messages. Raises
-    UserError if there is none, or there are several.
+    Raises UserError if of the `jobs` that the reference names none fits, or several do. `place` is
+    the database, for messages.
     """
     meant, others = _real_first([one for one in jobs if selection.fits(one.identity)])
     if len(meant) == 1:
@@ -231,11 +229,8 @@ def chosen_policy(
 ) -> PolicyEntry:
     """The policy that is meant; people are told where others fit, too.
 
-    Where several are meant, the newest will do for a look (`may_guess`). For what is going to be
-    used it would be a guess.
-
-    Raises:
-        PolicyError: There is none, or there are several.
+    Where several are meant, the newest will do for a look (`may_guess`); for what is going to be
+    used it would be a guess. Raises PolicyError if there is none, or there are several.
     """
     entries = PolicyRegistry(database).entries(workload=selection.selector)
     fitting = selection.meant(entries)
@@ -262,8 +257,7 @@ def chosen_policy(
 def policy_named(text: str, storage_url: str, tell: Callable[[Said], None]) -> TimingPolicy:
     """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
 
-    Raises:
-        PolicyError: There is none, there are several, or the file was altered.
+    Raises PolicyError if there is none, there are several, or the file was altered.
     """
     if is_policy_file(text):
         return filed_policy(text).policy

@@ -188,14 +188,12 @@ class StatusReader:
     def read(self, *, with_rest: bool = True, is_brief: bool = False) -> list[SearchStatus]:
         """All searches and evaluations, in the order in which they were registered.
 
-        Args:
-            with_rest: Whether to estimate the rest of those under way, which takes a second for
-                each new result.
-            is_brief: Whether to leave out the switch points and the bracket of searches that have
-                their policy, which take long where there are many.
+        To estimate the rest of those under way (`with_rest`) takes a second for each new result. A
+        brief reading leaves out the switch points and the bracket of searches that have their
+        policy, which take long where there are many.
 
-        Raises:
-            SyncSwitchError: The database cannot be read; the class says whether to try again.
+        Raises a SyncSwitchError if the database cannot be read; its class says whether to try
+        again.
         """
         with open_database(self._url, create=False) as database:
             statuses = []
@@ -242,7 +240,6 @@ def _read(
 
 
 def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | None:
-    """Estimates the rest; None for a sweep, too early, or if the baseline diverged."""
     is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
     if isinstance(strategy, SweepStrategy) or is_early:
         return None
@@ -394,11 +391,7 @@ def _run_status(
     pace: float | None,
     accuracy: float | None,
 ) -> RunStatus:
-    """The progress of a run.
-
-    `pace` is the wall time, in seconds, of a training with the first protocol alone so far; None
-    where no run has ended.
-    """
+    """The progress of a run; a training with the first protocol alone takes `pace` seconds."""
     assert row.origin.trial_number is not None
     elapsed = (now - row.started_at).total_seconds() if row.started_at else 0.0
     silent = (now - row.heartbeat_at).total_seconds() if row.heartbeat_at else elapsed

@@ -17,7 +17,7 @@ from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.search.loop import LoopOptions, TrialLoop
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
-from syncswitch.searcher.search.state import SearchState
+from syncswitch.searcher.search.study import SearchState
 from syncswitch.searcher.speed_up import SpeedUp, half_width, measured_speed_up
 from syncswitch.searcher.strategies.base import Wait
 from syncswitch.searcher.strategies.baseline import (
@@ -58,10 +58,7 @@ class SweepLoop(TrialLoop[list[StoredTrial]]):
 
     It finds all runs of the job that may be compared, at any switch point. Two sweeps with the
     same arguments on the same database are one: the second goes on where the first stopped, shares
-    its work, or answers at once. No policy is published.
-
-    Attributes:
-        new_runs: Number of runs that were made for it.
+    its work, or answers at once. `new_runs` is the number of runs that were made for it.
     """
 
     new_runs = 0
@@ -90,7 +87,6 @@ class SweepLoop(TrialLoop[list[StoredTrial]]):
         super().__init__(database, identity, plan, open_trainer, **options)
 
     def set_target(self, target_accuracy: float) -> None:
-        """Records when each of the new runs reached this accuracy."""
         self.store.set_target(self.study_name, target_accuracy)
 
     def _usable(self, store: TrialStore) -> list[StoredTrial]:
@@ -302,11 +298,8 @@ class SweepPlan:
         """Makes the missing runs, and compares all.
 
         `openings` open the trainer of each job; `say` is told which job comes next, where there are
-        several.
-
-        Raises:
-            UserError: As `SweepLoop`; only the first job's baseline must not diverge.
-            RetryableError: Too many runs in a row failed.
+        several. Raises UserError as `SweepLoop`, where only the first job's baseline must not
+        diverge, and RetryableError if too many runs in a row failed.
         """
         made: list[tuple[SweepLoop, SweptJob]] = []
         for job, opening in zip(self.jobs, openings, strict=True):
@@ -391,11 +384,9 @@ def plan_sweep(
 ) -> SweepPlan:
     """Prepares the jobs of a sweep; nothing is trained.
 
-    The arguments are those of `searcher.api.sweep`, with the trainer and the policies themselves.
-    Besides, `at` may be a text such as `100,50,0`.
-
-    Raises:
-        UserError: Something does not exist, is out of range, or does not fit the rest.
+    The arguments are those of `searcher.api.sweep`, with the trainer and the policies themselves;
+    `at` may be a text such as `100,50,0`. Raises UserError if something does not exist, is out of
+    range, or does not fit the rest.
     """
     chosen = ConditionsChoice(online, switch, tuple(inject))
     tried = tuple(policy.switch_percent for policy in policies)
@@ -450,7 +441,6 @@ def plan_sweep(
 
 
 def _check(job: Job, points: Iterable[float]) -> None:
-    """Refuses runs that would never end, and switches that leave the second protocol no part."""
     for text in job.conditions.injections:
         if text.startswith("kill:chief"):
             raise UserError(

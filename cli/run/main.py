@@ -180,8 +180,7 @@ def main(
     trains, the others serve it until it has gone.
     """
     from syncswitch.cli.run.report import print_report, report_as_json, watching
-    from syncswitch.searcher.training.command import train_by_command
-    from syncswitch.searcher.training.train import train
+    from syncswitch.searcher.training.train import train, train_by_command
 
     done: Training
     options |= {"storage": storage_url, "tell": console.print_note, "observer": watching}

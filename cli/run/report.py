@@ -93,10 +93,9 @@ class Baseline:
 
 
 def baseline_of(done: Training) -> Baseline | None:
-    """The time of the first protocol alone; None if it is unknown.
+    """The time of the first protocol alone, from recorded runs, this very run, or its policy.
 
-    It comes from recorded runs, else from this very run if its first phase is long enough, else
-    from its policy.
+    It is extrapolated from the first phase of the run if that is long enough; None if unknown.
     """
     policy, record = done.policy, done.record
     spec = record.spec
@@ -197,7 +196,6 @@ def report_as_json(done: Training) -> dict[str, Any]:
 
 
 def _seconds_to_target(done: Training) -> float | None:
-    """Seconds until the target; None if it was never reached, or is not known."""
     if done.target is None:
         return None
     return time_to_accuracy_seconds(done.record.evaluations, done.target.accuracy)

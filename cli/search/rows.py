@@ -60,12 +60,9 @@ def newest_of(rows: Iterable[_Row]) -> tuple[Sequence[_Row], str]:
 def print_newest(
     rows: Iterable[_Row], cells: Callable[[_Row, Metric, str], Row], nothing: str
 ) -> None:
-    """Prints the newest rows as a table.
+    """Prints the newest rows as a table, which end with the newest; or that there is nothing.
 
-    Args:
-        rows: The rows, the newest last; each names the metric of its job.
-        cells: The cells of a row, given its metric and the title of the column of metrics.
-        nothing: What to say where there is no row.
+    The cells of a row depend on the metric of its job and the title of the column of metrics.
     """
     newest, rest = newest_of(rows)
     if not newest:
@@ -88,11 +85,7 @@ def chosen_format(
     files: str,
     only_files: Mapping[str, bool] | None = None,
 ) -> str:
-    """The format of `--format` and `--json`.
-
-    Raises:
-        UserError: They contradict each other.
-    """
+    """The format of `--format` and `--json`; raises UserError if they contradict each other."""
     if as_json and format_name not in {None, "json"}:
         raise UserError(f"--json and --format {format_name} contradict each other; give one")
     kind = "json" if as_json else format_name or "table"

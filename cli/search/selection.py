@@ -29,8 +29,7 @@ VERSION = click.IntRange(1, LARGEST_INTEGER)
 def selection_options(*, has_choice: bool = True) -> Decorator:
     """WORKLOAD and what narrows it down, as one argument `selection`.
 
-    Args:
-        has_choice: Whether WORKLOAD may name a version or an alias of the policy after an @.
+    After an @ it may name a version or an alias of the policy, if it `has_choice`.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -34,14 +34,8 @@ USUAL_EXPECTED_RUNS = 3
 class TrainerOption:
     """An option that only some kinds of trainers have, on the command line and in Python.
 
-    Attributes:
-        help: Help text.
-        type: str, int, float, bool or Path.
-        metavar: Placeholder of the value in the help; empty for the default of the type.
-        default: Default value; None if it depends on other things.
-        choices: Allowed values; empty for any.
-        least: Smallest allowed number; None for no limit.
-        most: Largest allowed number; None for no limit.
+    Its type is str, int, float, bool or Path. A default of None depends on other things; no
+    `choices` allow any value, None as `least` or `most` any number.
     """
 
     help: str
@@ -53,11 +47,7 @@ class TrainerOption:
     most: Any = None
 
     def checked(self, name: str, value: Any) -> Any:
-        """Converts the value of the option of this name from Python to the option's type.
-
-        Raises:
-            UserError: The option does not allow it.
-        """
+        """Converts a value from Python to the option's type; raises UserError if not allowed."""
         from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
         if value is None:
@@ -82,13 +72,11 @@ def option(help: str, type: type = str, *, default: Any = None, **more: Any) -> 
 
 @dataclass(frozen=True)
 class Job:
-    """The training side of a search.
+    """The training side of a search: the workload on its cluster, and what its runs can do.
 
     Attributes:
-        identity: The workload on its cluster.
         open_trainer: Starts the cluster; called when the first run needs it.
         reference: How the workload is loaded, or the job is called.
-        conditions: The conditions of its runs.
         can_fork: Whether a run can start from the checkpoint of another.
         can_go_back: Whether a guarded run can go back to its switch, instead of to its beginning.
         switch_points: The switch points of recorded runs; None if any can be run.
@@ -121,8 +109,6 @@ class JobRequest:
         reference: The workload; None if none was named.
         workers: n as the user said it; None to let recorded runs decide.
         usual_workers: n if neither does.
-        protocols: The protocols before and after the switch.
-        storage_url: Database of the search.
         seed: Seed of draws that belong to no run.
         chosen: The conditions of the runs.
         switch_percent: The switch point before which the paper's scenarios of stragglers come.
@@ -185,7 +171,7 @@ class TrainerChoice(ABC):
         """Raises UserError if so many runs cannot be made at once."""
 
     def workers(self, given: int | None) -> int | None:
-        """Returns n as the user says or an existing cluster has it; None if neither does.
+        """The workers that the user gives or an existing cluster has; None without either.
 
         Raises UserError if they differ.
         """
@@ -217,7 +203,6 @@ class ClusterChoice(TrainerChoice):
 
     @property
     def servers(self) -> int:
-        """Number of parameter servers."""
         return 1
 
     @property
@@ -245,15 +230,13 @@ class ClusterChoice(TrainerChoice):
     def identity(
         self, workload: Workload, workers: int, protocols: tuple[str, str]
     ) -> WorkloadIdentity:
-        """Returns the identity of the job."""
         return workload_identity(workload, workers, *protocols)
 
     @abstractmethod
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
         """Starts the cluster, or joins it; a chief in another process loads the reference there.
 
-        Raises UserError if it has no room for the workers, and RetryableError if a part of it is
-        missing.
+        Raises UserError if it has no room for the workers, RetryableError if a part is missing.
         """
 
     @override
@@ -324,7 +307,6 @@ class ProcessesChoice(ClusterChoice):
 
     @property
     def gpus_text(self) -> str:
-        """The GPUs of a worker in the name of a kind."""
         return f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
 
 

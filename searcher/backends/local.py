@@ -45,11 +45,7 @@ _PROCESSES = Set("launcher", "processes", "add")
 
 @dataclass(frozen=True)
 class LocalTrainer(ProcessesChoice):
-    """A TensorFlow cluster on this machine, or in TF_CONFIG; None stands for a default.
-
-    Raises:
-        UserError: They do not go together, or TF_CONFIG cannot be used.
-    """
+    """A TensorFlow cluster on this machine, or in TF_CONFIG; None stands for a default."""
 
     name = "local"
     summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
@@ -151,7 +147,7 @@ class LocalTrainer(ProcessesChoice):
     def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:
         """See `TrainerChoice`.
 
-        Raises UserError if somebody else listens at the port of this part, or it has no secret, and
+        Raises UserError without a secret, or if somebody else listens at the port of this part, and
         RetryableError if no chief came.
         """
         config = self.config

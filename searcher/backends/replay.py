@@ -29,10 +29,7 @@ class RecordedRuns(TrainerChoice):
 
     @override
     def job(self, request: JobRequest) -> Job:
-        """Returns the recorded job, without loading the workload.
-
-        The reference is a name, a reference or the start of a fingerprint in that database.
-        """
+        """The recorded job, by its name, a reference or the start of a fingerprint."""
         from syncswitch.storage.database.engine import open_database
         from syncswitch.storage.database.inspection import is_same_database, shown
         from syncswitch.trainers.replay import ReplayTrainer, read_recording

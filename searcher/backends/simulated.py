@@ -35,7 +35,6 @@ class SimulatedCluster(ClusterChoice):
 
     @cached_property
     def described(self) -> ClusterProfile:
-        """The profile. Raises UserError if it cannot be read."""
         from syncswitch.trainers.simulated.profile import load_profile
 
         return load_profile(self.profile)
@@ -66,7 +65,6 @@ class SimulatedCluster(ClusterChoice):
     def identity(
         self, workload: Workload, workers: int, protocols: tuple[str, str]
     ) -> WorkloadIdentity:
-        """Returns the identity of the job, which is not that of a real cluster."""
         from syncswitch.trainers.simulated.trainer import simulated_identity
 
         return simulated_identity(workload, workers, protocols, self.described)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 
-from syncswitch.searcher.learning import job_of, search_explained, uses_explained
+from syncswitch.searcher.learning import policy_explained, search_explained
 from syncswitch.searcher.search.explanation import Explanation
 from syncswitch.searcher.search.observations import read_observations, total_cost
 from syncswitch.searcher.selection import Selection, none_found, only_job
@@ -131,12 +131,7 @@ class ReportRun:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPoint:
-    """The runs of one switch point that are compared with those of others.
-
-    Attributes:
-        percent: Percent of W in the first protocol.
-        runs: All of them, diverged ones included.
-    """
+    """The runs of one switch point that are compared with others, diverged ones included."""
 
     percent: float
     runs: tuple[ReportRun, ...]
@@ -148,10 +143,7 @@ class SwitchPoint:
 
     @property
     def seconds(self) -> Estimate | None:
-        """Mean training time of whole runs, likewise; None where no time is known.
-
-        A run that was stopped early counts with the time that the whole would have taken.
-        """
+        """Mean training time, likewise; that of the whole run for one that was stopped early."""
         return known_mean(run.seconds for run in self.runs)
 
 
@@ -351,10 +343,6 @@ def _shown(
     selection: Selection,
     storage_url: str,
 ) -> tuple[PolicyEntry | None, SearchInfo | None]:
-    """The policy and the search to show; see `load_report`.
-
-    Raises UserError where there is no such version or search.
-    """
     if study is not None:
         if study not in searches:
             names = ", ".join(searches) or "none"
@@ -371,7 +359,6 @@ def _shown(
 
 
 def _shown_conditions(trials: Iterable[StoredTrial], search: SearchInfo | None) -> RunConditions:
-    """The conditions of the search; without one the usual ones, if a complete run had them."""
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     if search is not None:
         complete = [trial for trial in complete if trial.origin.study == search.study]
@@ -407,9 +394,11 @@ def load_report(
         job, namesakes = only_job(registry.workloads(selection.selector), selection, place)
         fingerprint = job.identity.fingerprint
         versions = tuple(registry.entries(workload=fingerprint))
-        every_search = store.searches(workload=fingerprint)
-        # A sweep looks for no switch point.
-        searches = {info.study: info for info in every_search if info.strategy in STRATEGIES}
+        searches = {
+            search.study: search
+            for search in store.searches(workload=fingerprint)
+            if search.strategy in STRATEGIES  # a sweep looks for no switch point
+        }
         policy, search = _shown(versions, searches, study, selection, read.url)
         trials = store.trials(fingerprint=fingerprint)
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
@@ -436,8 +425,7 @@ def load_report(
         why: Explanation | None = None
         with contextlib.suppress(UserError):  # nobody can explain it
             if policy is not None and not _is_found_by(policy, search):
-                of_job = job_of(read, policy.policy, job.identity, used, every_search)
-                why = uses_explained(of_job)
+                why = policy_explained(read, policy)
             elif search is not None:
                 why = search_explained(search, finished)
         return ReportData(

@@ -91,8 +91,7 @@ class Explanation:
 def explain(strategy: Strategy, runs: Iterable[Observation]) -> Explanation:
     """Explains a search by asking its strategy after each run.
 
-    Raises:
-        UserError: The baseline diverged, so nothing can be compared.
+    Raises UserError if the baseline diverged, so that nothing can be compared.
     """
     made = tuple(runs)
     beliefs = [strategy.beliefs(made[:number]) for number in range(1, len(made) + 1)]

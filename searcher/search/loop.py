@@ -25,8 +25,7 @@ from syncswitch.searcher.search.recorded import (
     sweep_band,
 )
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.search.state import Claim, SearchState
-from syncswitch.searcher.search.study import Patience, begin_study
+from syncswitch.searcher.search.study import Claim, Patience, SearchState, begin_study
 from syncswitch.searcher.strategies.base import Strategy, Wait
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.planner import PlannedTrial
@@ -125,11 +124,9 @@ class TrialLoop(ABC, Generic[_Answer]):
     def run(self) -> _Answer:
         """Makes the runs that are missing, and returns the answer.
 
-        `KeyboardInterrupt` gives the current run back and is raised again.
-
-        Raises:
-            UserError: The baseline diverged, or the trainer refuses the workload.
-            RetryableError: Too many runs in a row failed, or the database stays away.
+        `KeyboardInterrupt` gives the current run back and is raised again. Raises UserError if the
+        baseline diverged or the trainer refuses the workload, and RetryableError if too many runs
+        in a row failed or the database stays away.
         """
         try:
             while True:
@@ -216,10 +213,7 @@ class TrialLoop(ABC, Generic[_Answer]):
         """Makes a claimed run: begins, trains, records and tells it, in this order.
 
         Once it is recorded it is never given back; if it cannot be told, the next repair does it.
-
-        Raises:
-            RetryableError: Infrastructure failed; the run is given back.
-            UserError: The trainer refuses the workload.
+        Infrastructure that fails raises RetryableError; the run is then given back.
         """
         trial = ReportedTrial(
             number=claim.number,
@@ -254,11 +248,7 @@ class TrialLoop(ABC, Generic[_Answer]):
     def _trained(
         self, claim: Claim, trial: ReportedTrial, trainer: Trainer
     ) -> tuple[TrialRecord, bool]:
-        """Begins the run, and trains it unless it is recorded already.
-
-        Returns:
-            Its record, and whether it was cancelled.
-        """
+        """Trains the run, unless it is recorded: its record, and whether it was cancelled."""
         wanted = TrialSpec(
             self._identity,
             claim.switch_percent,
@@ -317,7 +307,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             _LOG.warning(word)
 
     def _plateau_accuracy(self, record: TrialRecord, strategy: Strategy) -> float | None:
-        """Returns the accuracy that a run made to its end would have had if it were stopped."""
+        """The accuracy that a run made to its end would have had if it were stopped."""
         is_known = strategy.early_stop and strategy.threshold > 0
         if not is_known or record.stopped_early or record.diverged:
             return None

@@ -42,7 +42,7 @@ _START_TIME_TOLERANCE_SECONDS = 2.0
 
 
 def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
-    """Returns the completed ones of these runs, in the order of their numbers."""
+    """The completed ones of these runs, in the order of their numbers."""
     runs = [
         Observation(
             switch_percent=row.switch_percent,
@@ -66,7 +66,7 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
 def read_observations(
     database: Database, study: str, rows: Mapping[int, StoredTrial]
 ) -> list[Observation]:
-    """Returns the completed runs of a search for those who only look at it."""
+    """The completed runs of a search for those who only look at it."""
     given_up = given_up_trials(database, study)
     return observations_of(row for number, row in rows.items() if number not in given_up)
 
@@ -140,7 +140,7 @@ def _asked(trial: FrozenTrial, parameter: str) -> float | None:
 
 
 def cost_of(row: StoredTrial) -> TrialCost:
-    """Returns the cost and the pace of a run."""
+    """The cost and the pace of a run."""
     W = row.total_worker_steps
     return TrialCost(
         paid_seconds=max(0.0, row.times.paid_seconds or 0.0),
@@ -151,7 +151,7 @@ def cost_of(row: StoredTrial) -> TrialCost:
 
 
 def total_cost(identity: WorkloadIdentity, rows: Iterable[StoredTrial]) -> SearchCost:
-    """Returns the cost of all runs of a search together."""
+    """The cost of all runs of a search together."""
     runs = list(rows)
     phases = (phase for row in runs for phase in row.phases)
     pace = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 
 from syncswitch.searcher.search.recorded import completed_runs, measured_band, sound_baseline
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.search.state import SearchState
-from syncswitch.searcher.search.study import SearchStudy
+from syncswitch.searcher.search.study import SearchState, SearchStudy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.job import WorkloadIdentity

@@ -18,7 +18,7 @@ from syncswitch.searcher.search.loop import LoopOptions, TrialLoop
 from syncswitch.searcher.search.observations import total_cost
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.search.search import Search, SearchResult
-from syncswitch.searcher.search.state import SearchState
+from syncswitch.searcher.search.study import SearchState
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.observation import Observation
@@ -63,12 +63,11 @@ class Dropped:
 
 
 def _is_preferred(seconds: float, best_seconds: float) -> bool:
-    """Returns whether a pair with trainings of this length replaces the best one before it."""
     return seconds < (1 - _LEAST_GAIN) * best_seconds
 
 
 def _expected_seconds(answer: Decided, runs: Sequence[Observation]) -> float:
-    """Returns the time of a training with an answer, with what failed switches cost if known."""
+    """The time of a training with an answer, with what failed switches cost if known."""
     time = answer.promise.expected_time
     if time is not None:
         return time * _seconds_at(runs, BASELINE_PERCENT)
@@ -76,7 +75,7 @@ def _expected_seconds(answer: Decided, runs: Sequence[Observation]) -> float:
 
 
 def _seconds_at(runs: Sequence[Observation], percent: float) -> float:
-    """Returns the time of a training with a switch, at the pace of some runs; NaN if unknown."""
+    """The time of a training with a switch, at the pace of some runs; NaN if unknown."""
     costs = [run.cost for run in runs if run.cost is not None]
     first = mean_of(cost.first_seconds for cost in costs)
     second = mean_of(cost.second_seconds for cost in costs)
@@ -161,7 +160,6 @@ class PairOutcome:
 
     @property
     def name(self) -> str:
-        """The pair, for example `bsp,asp`."""
         return self.identity.pair
 
 
@@ -194,7 +192,6 @@ class PairToSearch:
 
     @property
     def study(self) -> str:
-        """Name of the pair's search."""
         return study_name(self.identity, self.plan)
 
 
@@ -275,7 +272,7 @@ class _PairSearch(TrialLoop[PairOutcome]):
         )
 
     def _found(self, state: SearchState) -> Decided | Dropped | None:
-        """Returns the first conclusion of its runs, in the order in which they were asked for."""
+        """The first conclusion of its runs, in the order in which they were asked for."""
         if self._best_seconds is not None:
             runs = state.course.runs
             for end in range(1, len(runs) + 1):  # later looks, with more runs made, find the same

@@ -138,10 +138,7 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
 
 
 def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
-    """Returns the name of the study, which is the same for the same command.
-
-    It has the workload's name, the start of the fingerprint, and a digest of the plan.
-    """
+    """The name of the study, which is the same for the same command: workload, job and plan."""
     strategy = plan.strategy
     content: dict[str, Any] = {
         "strategy": strategy.name,

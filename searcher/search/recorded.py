@@ -34,7 +34,7 @@ _MOST_POINTS = 200
 def completed_runs(
     store: TrialStore, study: str, rows: Iterable[StoredTrial]
 ) -> dict[int, RecordedRun]:
-    """Returns a search's complete runs, from their first worker-step, by trial number."""
+    """A search's complete runs, from their first worker-step, by trial number."""
     complete = [row for row in rows if row.state == TrialState.COMPLETE]
     if not complete:
         return {}
@@ -88,13 +88,11 @@ def sound_baseline(runs: Iterable[Observation], highest_percent: float) -> list[
 def measured_band(
     target_accuracy: float, threshold: float, curves: Iterable[Sequence[Evaluation]]
 ) -> Band:
-    """Returns mean and deviation of the accuracy of runs of the first protocol along their way.
+    """Mean and deviation of the accuracy of sound runs of the first protocol along their way.
 
     The points are the evaluations of the longest run. A run without one there counts with the
     accuracy interpolated between its neighbouring ones, and a stopped run as far as it went. Of
     more than 200 points, 200 are kept, evenly spread, the last one among them.
-
-    Runs that diverged are not among them.
     """
     lines = [
         ([one.worker_step for one in curve], [one.accuracy for one in curve])
@@ -116,10 +114,9 @@ def measured_band(
 
 
 def sweep_band(store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: str) -> Band | None:
-    """Returns the band of a guarded sweep, from all runs of the first protocol alone.
+    """The band of a guarded sweep, from all runs of the first protocol alone.
 
-    None if the sweep is not guarded, for the runs of the first protocol alone, and without
-    any of these.
+    None for these runs, without any of them, and if the sweep is not guarded.
     """
     is_guarded = isinstance(strategy, SweepStrategy) and strategy.guarded
     if not is_guarded or spec.switch_percent >= BASELINE_PERCENT:
@@ -143,10 +140,10 @@ def sweep_band(store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: 
 
 
 def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRecord | None:
-    """Returns the record of this very run if a sweep made it.
+    """The record of this very run if a sweep made it, at no cost.
 
-    It costs nothing now. Searches do not answer for each other, so that the result of one still
-    says something about the other.
+    Searches do not answer for each other, so that the result of one still says something about the
+    other.
     """
     if spec.band is not None:
         return None
@@ -160,7 +157,7 @@ def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRe
 def recorded_replicates(
     store: TrialStore, identity: WorkloadIdentity, plan: SearchPlan
 ) -> tuple[tuple[float, int], ...]:
-    """Returns switch point and replicate of each run that `recorded_result` would find.
+    """Switch point and replicate of each run that `recorded_result` would find.
 
     The latest switch point comes first: without the first protocol alone nothing is compared.
     """
@@ -188,10 +185,7 @@ def _compared_runs(
 def baseline_of_pairs(
     store: TrialStore, studies: Sequence[str], spec: TrialSpec
 ) -> TrialRecord | None:
-    """Returns the record of this run if it is of the first protocol alone and another pair made it.
-
-    It costs nothing now.
-    """
+    """The record of a run of the first protocol alone that another pair made."""
     if spec.switch_percent < BASELINE_PERCENT:
         return None
     for study in studies:
@@ -207,7 +201,7 @@ def baseline_of_pairs(
 
 
 def record_of(store: TrialStore, row: StoredTrial, spec: TrialSpec) -> TrialRecord:
-    """Returns the record of a complete run of a search, as one that costs nothing now."""
+    """The record of a complete run of a search, as one that costs nothing now."""
     assert row.origin.study is not None
     assert row.origin.trial_number is not None
     assert row.result.converged_accuracy is not None

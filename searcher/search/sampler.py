@@ -158,7 +158,7 @@ class BinarySearchSampler(BaseSampler):
                 study.stop()
 
     def _strategy_on(self, name: str, distribution: BaseDistribution | None) -> Strategy | None:
-        """Returns the strategy on the range of the owned parameter; None for other parameters."""
+        """The strategy on the range of the owned parameter; None for other parameters."""
         if name != self._parameter or not isinstance(
             distribution, FloatDistribution | IntDistribution
         ):

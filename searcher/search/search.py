@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from syncswitch.searcher.search.loop import TrialLoop
 from syncswitch.searcher.search.observations import total_cost
 from syncswitch.searcher.search.recorded import completed_runs, measured_band, sound_baseline
-from syncswitch.searcher.search.state import SearchState
+from syncswitch.searcher.search.study import SearchState
 from syncswitch.searcher.speed_up import speed_ups
 from syncswitch.searcher.strategies.base import Decided, SwitchPointSummary, Wait, is_guarded
 from syncswitch.searcher.strategies.planner import PlannedTrial
@@ -31,7 +31,7 @@ class SwitchPointResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The result of a search."""
+    """The published policy, the rows of the closing table, and the cost."""
 
     policy: TimingPolicy
     switch_points: tuple[SwitchPointResult, ...]

@@ -12,7 +12,7 @@ import functools
 import socket
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -24,17 +24,19 @@ from optuna.trial import TrialState as OptunaState
 from syncswitch.searcher.search.observations import (
     HEARTBEAT_SECONDS,
     REPLICATE,
+    in_flight_runs,
     is_alive,
     is_run_by_anyone,
+    observations_of,
 )
 from syncswitch.searcher.search.optuna_storage import open_storage, readable
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
 from syncswitch.searcher.search.recorded import recorded_replicates
 from syncswitch.searcher.search.sampler import BinarySearchSampler
-from syncswitch.searcher.search.state import PARAMETER, Claim, SearchState
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.planner import PlannedTrial
+from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database, known_error
@@ -45,6 +47,8 @@ from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, StoredTrial, condition_values
 
+PARAMETER = "switch_percent"
+"""The parameter of Optuna's trials."""
 VALUE = "converged_accuracy"
 _OWNER = "owner"
 _T = TypeVar("_T")
@@ -66,6 +70,73 @@ class Patience:
     retry_seconds: float = 2.0
     attempts: int = 3
     restart_seconds: float = RESTART_SECONDS
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """A search at one moment; what follows from it is computed once.
+
+    Optuna's `trials` say what runs and what counts, and must not be changed; the stored `rows`, by
+    number, say what was measured.
+    """
+
+    strategy: Strategy
+    trials: Sequence[FrozenTrial]
+    rows: Mapping[int, StoredTrial]
+
+    @functools.cached_property
+    def finished(self) -> list[Observation]:
+        """The runs that count: those that are complete for Optuna."""
+        told = (trial.number for trial in self.trials if trial.state == OptunaState.COMPLETE)
+        return observations_of(self.rows[number] for number in told if number in self.rows)
+
+    @functools.cached_property
+    def course(self) -> SearchCourse:
+        """The course of the search so far. Raises UserError if the baseline diverged."""
+        return course_of(self.strategy, self.finished)
+
+    @functools.cached_property
+    def measured_strategy(self) -> Strategy:
+        """The strategy with its threshold, once that is measured; raises as `course`."""
+        return self.strategy.with_measured_threshold(self.course.runs)
+
+    @functools.cached_property
+    def plan(self) -> PlannedTrial | Wait | Decided:
+        """The next step of the search. Raises UserError if the baseline diverged."""
+        return plan_trial(self.strategy, self.finished, in_flight_runs(self.trials, PARAMETER))
+
+    def is_all_before(self, number: int) -> bool:
+        """Returns whether all trials with lower numbers are known here and have chosen."""
+        return len(self.trials) == number and not self.is_choosing_before(number)
+
+    def is_choosing_before(self, number: int) -> bool:
+        """Returns whether a trial with a lower number has no switch point or no replicate yet.
+
+        Both are checked although the replicate is written last: Optuna reads them one after the
+        other, so it may see the replicate of a trial whose switch point it has just missed.
+        """
+        return any(
+            trial.state == OptunaState.RUNNING
+            and (PARAMETER not in trial.params or REPLICATE not in trial.user_attrs)
+            for trial in self.trials
+            if trial.number < number
+        )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that this process has claimed and has to make.
+
+    `replicate` counts from 0; `state` is the search as it was when this run was planned. A
+    speculative run is only likely to be needed.
+    """
+
+    number: int
+    switch_percent: float
+    replicate: int
+    seed: int
+    state: SearchState
+    is_speculative: bool = False
 
 
 def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:

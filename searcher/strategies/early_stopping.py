@@ -77,7 +77,7 @@ class StopRule:
     def known_at(
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
     ) -> int | None:
-        """Returns after how many evaluations the accuracy is known; None if it never is."""
+        """After how many evaluations the accuracy is known; None if it never is."""
         for number in range(CONVERGENCE_EVALUATIONS, len(evaluations)):
             if self.knows(evaluations[:number], switch_worker_step):
                 return number
@@ -86,7 +86,7 @@ class StopRule:
     def plateau_accuracy(
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
     ) -> float | None:
-        """Returns the accuracy of a run had it been stopped; None if it would not have been."""
+        """The accuracy of a run had it been stopped; None if it would not have been."""
         number = self.known_at(evaluations, switch_worker_step)
         return None if number is None else converged_accuracy(evaluations[:number])
 

@@ -83,7 +83,7 @@ def plan_trial(
 
 
 def _by_key(finished: Iterable[Observation]) -> dict[Key, Observation]:
-    """Returns the first run of each switch point and replicate; others have the same seed."""
+    """The first run of each switch point and replicate; others have the same seed."""
     first_runs: dict[Key, Observation] = {}
     for run in sorted(finished, key=lambda run: run.trial_number):
         first_runs.setdefault((run.switch_percent, run.replicate), run)
@@ -93,7 +93,6 @@ def _by_key(finished: Iterable[Observation]) -> dict[Key, Observation]:
 def _walk(
     strategy: Strategy, runs: tuple[Observation, ...], results: Mapping[Key, Observation]
 ) -> SearchCourse:
-    """Goes on from some runs as long as the strategy asks for runs that have a result."""
     while True:
         decision = decision_after(strategy, runs)
         if not isinstance(decision, NextTrial):
@@ -115,7 +114,7 @@ def asked_trials(strategy: Strategy, runs: Iterable[Observation], wanted: NextTr
 
 
 def _as_alone(strategy: Strategy, before: tuple[Observation, ...], run: Observation) -> Observation:
-    """Returns a run as a searcher alone would have made it, which might have stopped it."""
+    """A run as a searcher alone would have made it, which might have stopped it."""
     if run.stopped_early or run.plateau_accuracy is None or run.diverged or run.is_recorded:
         return run
     measured = strategy.with_measured_threshold(before)
@@ -162,7 +161,7 @@ def _likely_runs(
 # A searcher that waits asks again and again, and replayed searches often begin alike.
 @functools.lru_cache(maxsize=20_000)
 def decision_after(strategy: Strategy, runs: tuple[Observation, ...]) -> Decision:
-    """Returns what a strategy decides; cached."""
+    """What a strategy decides; cached."""
     return strategy.decide(runs)
 
 

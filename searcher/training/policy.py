@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from syncswitch.searcher.backends.base import ClusterChoice
+from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.learning import NextRun, next_run
 from syncswitch.searcher.search.plan import check_threshold
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.strategies.base import Decided
+from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.searcher.training.uses import RunRecorder
-from syncswitch.searcher.training.when import When
 from syncswitch.searcher.words import other_jobs_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing
@@ -27,6 +27,7 @@ from syncswitch.storage.errors import (
     Set,
     SyncSwitchError,
     UserError,
+    leave_out,
 )
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.policies.unmeasured import (
@@ -46,6 +47,62 @@ Interrupted = Callable[[Any, float | None], tuple[int, float] | None]
 
 None as the percent stands for any. It gives the seed and switch, or None where another run begins.
 """
+
+
+@dataclass(frozen=True)
+class When:
+    """What decides when a training switches: a policy, learning, or its user.
+
+    The fields are arguments of `train`; `allowed` is its `threshold` or `threshold_runs`. Raises
+    UserError where they contradict each other.
+    """
+
+    policy: str | None = None
+    switch_at: float | None = None
+    protocol: str | None = None
+    guarded: bool = True
+    learn: bool | None = None
+    expected_runs: int = USUAL_EXPECTED_RUNS
+    allowed: AllowedLoss | None = None
+
+    def __post_init__(self) -> None:
+        if self.learn and not self.guarded:
+            raise UserError(
+                "needs the guard",
+                parameter="learn",
+                value=True,
+                remedy=leave_out("guarded", False),
+            )
+        said = {
+            "learn": self.learn,
+            "switch_at": self.switch_at is not None,
+            "protocol": self.protocol is not None,
+            "policy": self.policy is not None,
+        }
+        given = [option for option, is_said in said.items() if is_said]
+        if len(given) > 1:
+            raise UserError(
+                "both say when to switch", parameter=given, remedy="leave out one of them"
+            )
+        kept = [leave_out(one) for one in given if one != "learn"]
+        kept += [] if self.guarded else [leave_out("guarded", False)]
+        kept += [leave_out("learn", False)] if self.learn is False else []
+        if self.allowed is not None and kept:
+            raise UserError(
+                "is for runs that learn",
+                parameter=self.allowed.parameter,
+                remedy=(kept[0], leave_out(self.allowed.parameter)),
+            )
+
+    @property
+    def percent(self) -> float | None:
+        """The switch point that the user names; None to leave it to the policy or to learning."""
+        return self.switch_at if self.protocol is None else BASELINE_PERCENT
+
+    @property
+    def may_learn(self) -> bool:
+        """Whether the run may try another switch point than its policy's."""
+        return self.guarded and self.learn is not False and self.policy is None
 
 
 @dataclass(frozen=True)
@@ -70,11 +127,9 @@ class RunRequest:
 
     @property
     def choice(self) -> str:
-        """The version, alias or file of the policy."""
         return self.when.policy or CURRENT
 
     def next_run(self, database: Database, identity: WorkloadIdentity) -> NextRun:
-        """The next run of a job that learns."""
         when = self.when
         return next_run(database, identity, when.expected_runs, self.goes_back, when.allowed)
 
@@ -103,10 +158,9 @@ class RunPlan:
 def choose(request: RunRequest) -> RunPlan:
     """The run that its user, learning or the policy wants.
 
-    Raises:
-        UserError: No cluster of this size can run these protocols, the job is too short for it, or
-            there is no such policy.
-        PolicyError: There is no policy for exactly this job, and the run may not learn.
+    Raises UserError if no cluster of this size can run these protocols, the job is too short for
+    it, or there is no such policy, and PolicyError if none is for exactly this job, and the run may
+    not learn.
     """
     if request.when.percent is not None:
         return _chosen_by_user(request, request.when.percent)

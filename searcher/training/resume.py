@@ -46,8 +46,7 @@ def interrupted_run(
 ) -> tuple[int, float] | None:
     """Seed and switch, in percent, of the interrupted run that left the last checkpoint.
 
-    Raises:
-        UserError: There is such a run, and the user wants another one.
+    Raises UserError if there is such a run, and the user wants another one.
     """
     runs = []
     for path in folder.glob(f"*{_SUFFIX}"):
@@ -148,9 +147,8 @@ class RunCheckpoints:
     def open(self) -> RunCheckpoints:
         """Makes the folder, and draws or finds the use id of the run.
 
-        Raises:
-            UserError: The folder cannot be made, or an earlier run left checkpoints that a fresh
-                run would overwrite.
+        Raises UserError if the folder cannot be made, or an earlier run left checkpoints that a
+        fresh run would overwrite.
         """
         if self._left and not self._spec.resume:
             raise _left_behind(self._folder)

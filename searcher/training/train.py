@@ -1,8 +1,9 @@
-"""One training with a policy, from the look-up of the policy to the lessons of the run."""
+"""One training, by a trainer or a user's command: from the look-up of its policy to its lessons."""
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, SkipValidation
 
 from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
+from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import TRAINING, trainer_named
 from syncswitch.searcher.learning import first_policy
 from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.strategies.baseline import allowed_loss
-from syncswitch.searcher.training.policy import RunPlan, RunRequest, choose
+from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose
 from syncswitch.searcher.training.resume import (
     RunCheckpoints,
     check_sound,
@@ -24,14 +26,15 @@ from syncswitch.searcher.training.resume import (
     save_model,
 )
 from syncswitch.searcher.training.uses import RunRecorder, Tell
-from syncswitch.searcher.training.when import When
 from syncswitch.storage.database.defaults import database_url
-from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
 from syncswitch.storage.export.mlflow import copy_run
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
-from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.trainers.command.reports import RepeatedOutput
+from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
@@ -45,7 +48,6 @@ from syncswitch.trainers.trainer import Observer
 if TYPE_CHECKING:
     from syncswitch.storage.records.guard import Target
     from syncswitch.storage.records.policy import TimingPolicy
-    from syncswitch.storage.records.trial import TrialRecord
     from syncswitch.trainers.job.workload import Workload
 
 _LOG = logging.getLogger(__name__)
@@ -296,3 +298,82 @@ def trial_of(chosen: RunPlan, tell: Tell) -> TrialSpec:
     percent, momentum = run.switch_percent, chosen.identity.momentum_after_switch
     retries = later_switch_points(percent, momentum) if run.band is not None else ()
     return TrialSpec(chosen.identity, percent, chosen.seed, band=run.band, retry_percents=retries)
+
+
+_ATTEMPTS = 3  # as in a search
+
+
+def train_by_command(
+    name: str,
+    *,
+    trainer: UsersCommand,
+    policy: str | None,
+    switch_at: float | None,
+    guarded: bool,
+    learn: bool | None,
+    expected_runs: int,
+    threshold: float | None,
+    threshold_runs: int | None,
+    workers: int | None,
+    protocols: str | None,
+    seed: int | None,
+    storage: str,
+    tell: Tell,
+    observer: Watching,
+) -> Training:
+    """Trains by a command; the arguments are those of `train` that concern a command.
+
+    Raises RetryableError where the command failed, and else as `train`.
+    """
+    allowed = allowed_loss(threshold, threshold_runs)
+    when = When(policy, switch_at, None, guarded, learn, expected_runs, allowed)
+    pair = None if protocols is None else trainer.pair(protocols)
+    job = trainer.command_job(name, workers or 1, pair or trainer.pair(None))
+    request = RunRequest(
+        trainer,
+        name,
+        workers,
+        pair,
+        seed,
+        RunRecorder(storage, tell),
+        when,
+        goes_back=job.template.can_go_back if when.may_learn else None,
+    )
+    chosen = choose(request)
+    spec, identity = trial_of(chosen, tell), chosen.identity
+    pair = (identity.first_protocol, identity.second_protocol)
+    runner = CommandTrainer(replace(job, workers=identity.workers, protocols=pair))
+    alone_seconds = tuple(request.recorder.times_alone(identity))
+    try:
+        use_id = uuid.uuid4().hex
+        with watched_aside(observer, identity, tell) as watching:
+            record = _trained(runner, spec, watching, job.template.can_resume, tell)
+        folder = runner.last_folder
+        assert folder is not None  # it has just trained
+        model = trainer.output_folder / name
+        done = remembered(request, chosen, record, use_id, model, alone_seconds)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command starts over") from None
+    if record.diverged:
+        raise FatalError(
+            f"the training diverged after {record.worker_steps:,} of its steps; its output is in"
+            f" {folder}",
+            remedy=(Set("seed", verb="try another"), "a later switch"),
+        )
+    return replace(done, model_path=folder, has_model=False)
+
+
+def _trained(
+    runner: CommandTrainer, spec: TrialSpec, observer: Observer, can_resume: bool, tell: Tell
+) -> TrialRecord:
+    """Trains, and again from the last checkpoint where a command that can do so has failed."""
+    failures = RepeatedOutput()
+    for left in reversed(range(_ATTEMPTS if can_resume else 1)):
+        try:
+            return runner.train(spec, observer)
+        except RetryableError as error:
+            message = failures.told(str(error))
+            if not left:
+                raise RetryableError(message) from error
+            tell(f"it is run again, from the checkpoint that it has left: {message}")
+    raise AssertionError("the last attempt returns or raises")

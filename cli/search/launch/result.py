@@ -192,9 +192,8 @@ def print_forecast(
 ) -> None:
     """Prints the cost of the search for each possible answer; see `forecast`.
 
-    The seconds are those of a training with the first and with the second protocol alone; None to
-    derive them from the throughput in the recorded runs of this job. Raises UserError if one is
-    unknown or impossible.
+    The seconds are those of a training with each protocol alone; None to derive them from the
+    recorded runs of this job. Raises UserError if one is unknown or impossible.
     """
     first, second = given_seconds
     if first is None or second is None:

@@ -353,11 +353,9 @@ def _searched(
     mlflow: str | None,
     options: LoopOptions,
 ) -> tuple[PairsResult, int | None]:
-    """Makes the runs that are missing, and publishes the policy.
+    """Makes the runs that are missing, and publishes the policy; also returns the current version.
 
-    Returns:
-        The result, which lists the pairs if there are several, and the current version of the
-        job's policies.
+    The result lists the pairs if there are several.
     """
     from syncswitch.searcher.search.pairs import PairsResult, PairToSearch, search_pairs
     from syncswitch.searcher.search.plan import study_name

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from syncswitch.searcher.strategies.adaptive.experience import (
-    log_weights as prior_log_weights,
-)
 from syncswitch.searcher.strategies.adaptive.guesses import (
     Floats,
     Guesses,
     Prior,
     first_guesses,
     guesses_at,
+    prior_log_weights,
 )
 from syncswitch.storage.records.guard import SURE_OF_INFERRED, Target
 
@@ -54,7 +52,7 @@ class Datum:
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """Guesses, weighted by what was observed; threshold and largest loss are those of the `Prior`.
+    """Guesses of a prior, weighted by what was observed.
 
     Attributes:
         guesses: The first guesses, or those drawn around the likely ones.
@@ -65,8 +63,7 @@ class Belief:
         target_errors: (P,) by how much the true target lies above the reference.
     """
 
-    threshold: float
-    largest_loss: float
+    prior: Prior
     guesses: Guesses
     weights: Floats
     reference: float | None
@@ -85,8 +82,8 @@ class Belief:
         It needs a measured target.
         """
         assert self.measured is not None
-        if not self.guesses.owns_momentum:
-            return self.measured.accuracy, self.measured.margin(self.threshold)
+        if not self.prior.owns_momentum:
+            return self.measured.accuracy, self.measured.margin(self.prior.threshold)
         mean = float(self.mean(self.target_errors))
         deviation = math.sqrt(float(self.mean((self.target_errors - mean) ** 2)))
         return self.measured.accuracy + mean, SURE_OF_INFERRED * deviation
@@ -102,9 +99,12 @@ class Belief:
 
         The sample is systematic, not random, so that the same belief asks for the same run.
         """
-        places = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
-        last = len(self.weights) - 1
-        return np.searchsorted(np.cumsum(self.weights), places).clip(0, last)
+        return _systematic_sample(self.weights, _SAMPLES)
+
+
+def _systematic_sample(weights: Floats, size: int) -> npt.NDArray[np.intp]:
+    places = (np.arange(size) + 0.5) / size
+    return np.searchsorted(np.cumsum(weights), places).clip(0, len(weights) - 1)
 
 
 def believe(
@@ -123,10 +123,8 @@ def believe(
 class _Anchor:
     """What tells where the target lies: runs of the first protocol alone, or else the best run.
 
-    Attributes:
-        index: Where its runs switched, in the grid.
-        accuracies: Those of its runs; a known mean is one for each run behind it.
-        measured: How many of these were measured one by one, or as a mean.
+    Its runs switched at this `index` of the grid. A known mean counts for each run behind it among
+    the `accuracies`, and once among those that were `measured`.
     """
 
     index: int
@@ -136,10 +134,6 @@ class _Anchor:
     @property
     def mean(self) -> float:
         return math.fsum(self.accuracies) / len(self.accuracies)
-
-    def target(self, threshold: float) -> Target:
-        """What its runs say of the target, where they are of the first protocol alone."""
-        return Target.mean_of(self.accuracies, threshold, self.measured)
 
     def target_errors(self, prior: Prior, guesses: Guesses) -> Floats:
         """(P,) by how much the true target lies above the mean."""
@@ -198,7 +192,7 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
     diverged = [datum.index for datum in candidates if datum.diverged]
     failed = [datum.index for datum in candidates if datum.failed and not datum.diverged]
     unjudged = [datum.index for datum in candidates if datum.unjudged]
-    whole = [one for one in ordered if not (one.diverged or one.failed or one.unjudged)]
+    whole = [datum for datum in ordered if not (datum.diverged or datum.failed or datum.unjudged)]
     anchor = _anchor_of(last, whole, earlier)
     is_measured = anchor is not None and anchor.index == last
     compared = [datum for datum in whole if datum.index < last]
@@ -239,19 +233,14 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
         )
         guesses = guesses_at(prior, cube)
         weights = np.full(len(cube), 1 / len(cube))
-    return Belief(
-        prior.threshold,
-        prior.largest_loss,
-        guesses,
-        weights,
-        None if anchor is None else anchor.mean,
-        anchor.target(prior.threshold) if anchor is not None and is_measured else None,
-        errors_of(guesses),
-    )
+    measured: Target | None = None
+    if anchor is not None and is_measured:
+        measured = Target.mean_of(anchor.accuracies, prior.threshold, anchor.measured)
+    reference = None if anchor is None else anchor.mean
+    return Belief(prior, guesses, weights, reference, measured, errors_of(guesses))
 
 
 def _likelihood(prior: Prior, guesses: Guesses, index: int, losses: Floats) -> Floats:
-    """(P,) likelihood of a run that lost so much, given each guess's target."""
     failures, sd = guesses.failures[:, index], guesses.spread[:, index]
     z = (losses - guesses.losses[:, index]) / sd
     usual = (1 - failures) * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
@@ -274,7 +263,7 @@ def _failing_share(prior: Prior, guesses: Guesses, index: int, error: Floats) ->
 
 
 def effective_size(weights: Floats) -> float:
-    """Returns the effective number of guesses, given weights that sum to 1."""
+    """The effective number of guesses, given weights that sum to 1."""
     return 1.0 / float(np.einsum("p,p->", weights, weights))
 
 
@@ -306,22 +295,15 @@ def renewed(
     Carlo with Metropolis moves: the evidence is let in step by step. The result is the same at
     every call.
 
-    Args:
-        cube: (P, d) the first guesses, spread evenly over the unit cube.
-        log_weights_at: Returns the (P,) logarithm of the likelihood of (P, d) points.
-        log_weights: (P,) that of the first guesses.
-
-    Returns:
-        (1024, d) points.
+    `log_weights_at` returns the (P,) logarithm of the likelihood of (P, d) points, `log_weights` is
+    that of the first guesses, which are spread evenly over the unit cube. (1024, d) are drawn.
     """
     chance = np.random.default_rng(_SEED)
     share = 0.0
     for _ in range(_MOST_STEPS):
         step = _next_step(log_weights, 1.0 - share)
         share += step
-        places = (np.arange(_GUESSES) + 0.5) / _GUESSES
-        ends = np.cumsum(_weights(log_weights, step))
-        chosen = np.searchsorted(ends, places).clip(0, len(log_weights) - 1)
+        chosen = _systematic_sample(_weights(log_weights, step), _GUESSES)
         cube, log_weights = cube[chosen], log_weights[chosen]
         for _ in range(_MOVES):
             cube, log_weights = _moved(cube, log_weights, log_weights_at, share, chance)
@@ -331,7 +313,7 @@ def renewed(
 
 
 def _next_step(log_weights: Floats, most: float) -> float:
-    """Returns the largest part of the evidence that leaves enough of the guesses effective."""
+    # The largest part of the evidence that leaves enough of the guesses effective.
     least = _EFFECTIVE_SHARE * len(log_weights)
 
     def leaves_enough(step: float) -> bool:
@@ -356,7 +338,6 @@ def _moved(
     share: float,
     chance: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """Makes one Metropolis move of every guess, under the evidence let in so far."""
     number, dimensions = cube.shape
     # Differences of two other guesses have the scale and the shape of what is likely.
     one, other = cube[chance.permutation(number)], cube[chance.permutation(number)]

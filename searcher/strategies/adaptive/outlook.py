@@ -41,7 +41,7 @@ _PARTS = (np.arange(20) + 0.5) / 20
 
 @functools.lru_cache(maxsize=8)
 def _combinations(runs: int) -> tuple[NDArray[np.intp], Floats]:
-    """Returns (outcomes, runs) the classes of some runs, in any order, and the number of orders."""
+    """(outcomes, runs) the classes of some runs, in any order, and the number of orders of each."""
     outcomes = list(itertools.combinations_with_replacement(range(len(_FAILED)), runs))
     ways = [
         math.factorial(runs) / math.prod(math.factorial(outcome.count(c)) for c in set(outcome))
@@ -73,7 +73,7 @@ class Outlook:
     @functools.cached_property
     def kept(self) -> Floats:
         """(P, m) share of later runs without a guard that keep the accuracy."""
-        return self.belief.guesses.kept_shares(self.belief.threshold)
+        return self.belief.guesses.kept_shares(self.belief.prior.threshold)
 
     @functools.cached_property
     def good(self) -> Floats:
@@ -136,10 +136,9 @@ class Outlook:
 
     @functools.cached_property
     def _delivered_by_guess(self) -> Floats:
-        """(P, m) the same share of each guess."""
         from scipy.special import ndtr
 
-        guesses, beta = self.belief.guesses, self.belief.threshold
+        guesses, beta = self.belief.guesses, self.belief.prior.threshold
         if self.belief.target_accuracy is None:
             noticed = self._noticed_by_guess
             kept = (1 - FALSE_ALARMS) * self.kept
@@ -154,7 +153,7 @@ class Outlook:
         delivered = usual * ndtr((np.minimum(most, beta) - guesses.losses) / guesses.spread)
         delivered[:, -1] = self.kept[:, -1]
         shares = self._tried_again(delivered, 1 - quiet)
-        if guesses.owns_momentum:
+        if self.belief.prior.owns_momentum:
             # What fails seldom fails for its switch, but for its seed, and so does the next try.
             shares = np.minimum(shares, self.kept[:, -1:])
         return shares
@@ -164,9 +163,9 @@ class Outlook:
         """(P, m) share of the runs that a guard without a target sends back."""
         from scipy.special import ndtr
 
-        guesses, beta = self.belief.guesses, self.belief.threshold
+        guesses, beta = self.belief.guesses, self.belief.prior.threshold
         noticed_share = 0.0 if self.is_blind else NOTICED_BY_ITSELF
-        octaves = math.log(self.belief.largest_loss / beta)
+        octaves = math.log(self.belief.prior.largest_loss / beta)
         plain = 1 - math.log(LOST) / octaves if octaves > math.log(LOST) else 0.0
         usual = 1 - ndtr((LOST * beta - guesses.losses) / guesses.spread)
         failing = DIVERGING_SHARE + (1 - DIVERGING_SHARE) * plain * noticed_share
@@ -180,7 +179,7 @@ class Outlook:
         """The same guesses, as they are once a run of the first protocol alone has been made."""
         belief = self.belief
         errors = belief.guesses.target_z * belief.guesses.spread[:, -1]
-        measured = Target.mean_of([0.0], belief.threshold)
+        measured = Target.mean_of([0.0], belief.prior.threshold)
         measured_belief = replace(belief, reference=0.0, measured=measured, target_errors=errors)
         return replace(self, belief=measured_belief, is_blind=False)
 
@@ -205,7 +204,7 @@ class Outlook:
         return counted
 
     def least_times(self, index: int, answers: Sequence[int], most_runs: int) -> list[float]:
-        """Returns the expected least time of a later run after one, two, ... further runs.
+        """The expected least time of a later run after one, two, ... further runs.
 
         It is the mean over what the runs may measure, in four classes. Their switch point may be
         the answer if one of them keeps the accuracy; `answers` may be it anyway.
@@ -227,7 +226,7 @@ class Outlook:
     def least_times_of_target(
         self, answers: Callable[[float], Sequence[int]], most_runs: int
     ) -> list[float]:
-        """Returns the same after further runs of the first protocol alone, which move the target.
+        """The same after further runs of the first protocol alone, which move the target.
 
         It is the mean over what they may measure, in equally likely parts. `answers` returns the
         switch points that may be the answer, given by how much the measured target has risen.
@@ -254,7 +253,7 @@ class Outlook:
         return least
 
     def least_time(self, answers: Sequence[int]) -> float:
-        """Returns the expected least time of a later run without a further run."""
+        """The expected least time of a later run without a further run."""
         return float(self._sampled_times[1][:, answers].mean(axis=0).min())
 
     @functools.cached_property
@@ -264,14 +263,14 @@ class Outlook:
         return sample, self._times_by_guess[sample]
 
     def predicted(self, index: int, quantiles: Sequence[float]) -> list[float]:
-        """Returns quantiles of the accuracy that one more run at a switch point would measure."""
+        """Quantiles of the accuracy that one more run at a switch point would measure."""
         from scipy.special import ndtri
 
-        sample, beta = self.belief.sample(), self.belief.threshold
+        sample, beta = self.belief.sample(), self.belief.prior.threshold
         guesses = self.belief.guesses
         losses = guesses.losses[sample, index] - self.belief.target_errors[sample]
         usual = losses[:, None] + guesses.spread[sample, index][:, None] * ndtri(_PARTS)
-        largest = self.belief.largest_loss
+        largest = self.belief.prior.largest_loss
         failed = largest * np.exp(np.log(3 * beta / largest) * (1 - _PARTS))
         failed = failed[None].repeat(len(sample), axis=0)
         failures = guesses.failures[sample, index][:, None]
@@ -346,7 +345,7 @@ class Outlook:
 
         guesses = self.belief.guesses
         loss = guesses.losses[sample, index] - self.belief.target_errors[sample]
-        edges = self.belief.threshold * np.array(_EDGES)
+        edges = self.belief.prior.threshold * np.array(_EDGES)
         below = ndtr((edges - loss[:, None]) / guesses.spread[sample, index][:, None])
         usual = np.diff(below, prepend=0.0, append=1.0, axis=1)
         failures = guesses.failures[sample, index][:, None]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def halved_percents(halvings: int) -> tuple[float, ...]:
-    """Returns 100 % and its repeated halves, descending."""
+    """100 % and its repeated halves, descending."""
     return tuple(100.0 / 2**halved for halved in range(halvings + 1))
 
 
@@ -295,10 +295,8 @@ class Assessment:
         if not self._has_target:
             return [(1.0, _ANY_ACCURACY)]
         accuracies = self._outlook.predicted(self._grid.index(percent), _QUANTILES)
-        return [
-            (1 / len(_QUANTILES), possible_accuracy(one, self._strategy.accuracy_range))
-            for one in accuracies
-        ]
+        limits = self._strategy.accuracy_range
+        return [(1 / len(_QUANTILES), possible_accuracy(each, limits)) for each in accuracies]
 
     def answers(self) -> dict[float, float]:
         if not self._has_target:
@@ -318,13 +316,12 @@ class Assessment:
         )
 
     def standing_answer(self) -> Decided | None:
-        """Implements `Strategy.standing_answer`; that of uses need not have a target."""
         if not self._has_target and (self._runs_left is None or not self._runs):
             return None
         return self._decided()
 
     def expected(self, percent: float) -> Decided | None:
-        """Returns what an answer with this switch point would say; None without a threshold."""
+        """What an answer with this switch point would say; None without a threshold."""
         is_unknown = self._missing and not self._is_blind
         return None if is_unknown else self._decided(self._grid.index(percent))
 
@@ -332,7 +329,6 @@ class Assessment:
         return self._outlook.belief.target() if self._has_target else None
 
     def progress(self) -> SearchProgress:
-        """Implements `Strategy.progress`, with a bracket of what is nearly certain."""
         decision = self.decision()
         verdicts = dict(zip(self._grid, self._verdicts(decision), strict=True))
         rejected = [percent for percent, verdict in verdicts.items() if verdict is False]
@@ -363,7 +359,7 @@ class Assessment:
 
     def bearing_likelihood(self) -> Floats:
         """(m,) what the runs say of how early the job bears a switch, see `likelihood_of`."""
-        from syncswitch.searcher.strategies.adaptive.experience import likelihood_of
+        from syncswitch.searcher.strategies.adaptive.guesses import likelihood_of
 
         belief = self._outlook.belief
         return likelihood_of(self._prior, belief.guesses, belief.weights)
@@ -387,17 +383,12 @@ class Assessment:
             )
             for run in self._runs
         )
-        belief = believe(
-            self._prior,
-            data,
-            strategy.target_accuracy,
-            strategy.target_runs,
-        )
+        belief = believe(self._prior, data, strategy.target_accuracy, strategy.target_runs)
         shares = np.array(self._grid) / strategy.highest_percent
         again = halved_percents(strategy.halvings)
         if strategy.owns_momentum:
             again = later_switch_points(0.0, OWN_MOMENTUM)
-        tries = np.array([share in {percent / 100 for percent in again} for share in shares])
+        tries = np.isin(shares, [percent / 100 for percent in again])
         return Outlook(
             belief,
             shares,
@@ -410,7 +401,7 @@ class Assessment:
         )
 
     def _next_index(self) -> int | None:
-        """Returns the switch point of the next run, given a target; None if no run is needed."""
+        """The switch point of the next run, given a target; None if no run is needed."""
         if self._needs_target and self._may_run(self._last):
             return self._last
         paying = self._paying()
@@ -444,12 +435,12 @@ class Assessment:
         made = 0 if self._runs_left is None else len(self._runs)
         if runs >= _MOST_MEASURING * (made + self._runs_to_come):
             return False
-        usual = belief.threshold * max(1.0, _CERTAIN * math.sqrt(runs))
+        usual = belief.prior.threshold * max(1.0, _CERTAIN * math.sqrt(runs))
         differs = (belief.guesses.spread[:, self._last] > usual).astype(float)
         return float(belief.mean(differs)) > 0.5
 
     def _untargeted_index(self) -> int:
-        """Returns the switch point of the next use while there is no target to compare with.
+        """The switch point of the next use while there is no target to compare with.
 
         A run of the first protocol alone is one more purchase: it costs a training, and from then
         on a guard sees more and each run teaches what it lost. Without a threshold there are
@@ -464,7 +455,7 @@ class Assessment:
         return self._last if is_cheaper else best
 
     def _rest_with_target(self, uses: int) -> float:
-        """Returns the expected time of later uses once the target is measured."""
+        """The expected time of later uses once the target is measured."""
         if uses < 1:
             return 0.0
         outlook = self._outlook.with_target()
@@ -482,7 +473,7 @@ class Assessment:
         return min(totals)
 
     def _paying(self) -> int | None:
-        """Returns the run that most reduces the time of everything to come; None if none does."""
+        """The run that most reduces the time of everything to come; None if none does."""
         asked = list(range(len(self._grid)))
         if not self._is_guarded:
             asked = [i for i in asked if abs(i - self._answer) <= 1 or i == self._last]
@@ -496,7 +487,7 @@ class Assessment:
         return None if self._runs_left is not None and best == self._answer else best
 
     def _total_time(self, index: int) -> float:
-        """Returns the expected time of a few runs at a switch point and of all uses after them."""
+        """The expected time of a few runs at a switch point and of all uses after them."""
         outlook = self._outlook
         if index == self._last:
             least = outlook.least_times_of_target(self._possible_after, _AHEAD)
@@ -576,7 +567,6 @@ class Assessment:
         return outlook.faster_probabilities if self._is_guarded else outlook.good_probabilities
 
     def _decided(self, index: int | None = None) -> Decided:
-        """Returns the answer, or what it would be at another index."""
         outlook, index = self._outlook, self._answer if index is None else index
         return Decided(
             switch_percent=self._grid[index],
@@ -601,7 +591,7 @@ class Assessment:
         return "no earlier switch is likely to keep the accuracy often enough"
 
     def _may_run(self, index: int) -> bool:
-        """Returns whether one more run is within R and the budget; a use is made anyway."""
+        """Whether one more run is within R and the budget; a use is made anyway."""
         if self._runs_left is not None:
             return True
         if len(self._runs_at(index)) >= self._strategy.runs:
@@ -616,7 +606,7 @@ class Assessment:
         return self._costs.next(self._grid[index], replicate)
 
     def _verdicts(self, decision: Decision) -> list[bool | None]:
-        """Returns whether each switch point is acceptable; None while that is open."""
+        """Whether each switch point is acceptable; None while that is open."""
         verdicts: list[bool | None] = [None] * len(self._grid)
         if self._has_target:
             acceptable = list(itertools.accumulate(map(float, self._outlook.answers())))

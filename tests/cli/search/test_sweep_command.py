@@ -15,9 +15,8 @@ from searches import trials_of
 
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import RunRequest, choose
+from syncswitch.searcher.training.policy import RunRequest, When, choose
 from syncswitch.searcher.training.uses import RunRecorder
-from syncswitch.searcher.training.when import When
 from syncswitch.storage.errors import PolicyError
 from tests.searcher.policies import published
 from tests.tiny_job import write_tiny_job

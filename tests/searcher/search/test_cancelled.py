@@ -14,8 +14,7 @@ from searches import SINGLE, HeldTrainer, search
 from syncswitch.searcher.search.observer import TrialObserver
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.search import SearchResult
-from syncswitch.searcher.search.state import SearchState
-from syncswitch.searcher.search.study import Patience
+from syncswitch.searcher.search.study import Patience, SearchState
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError

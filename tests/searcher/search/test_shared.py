@@ -14,8 +14,7 @@ from searches import PLAN, policies_of, search, together, trials_of
 from syncswitch.searcher.search.observations import REPLICATE
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.state import PARAMETER, SearchState
-from syncswitch.searcher.search.study import Patience
+from syncswitch.searcher.search.study import PARAMETER, Patience, SearchState
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 

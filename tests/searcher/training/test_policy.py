@@ -11,10 +11,9 @@ import pytest
 
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import RunPlan, RunRequest, choose, size_and_pair
+from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose, size_and_pair
 from syncswitch.searcher.training.train import trial_of
 from syncswitch.searcher.training.uses import RunRecorder
-from syncswitch.searcher.training.when import When
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band

@@ -174,7 +174,7 @@ def belief_of(
     )
     errors = guesses.target_z * guesses.spread[:, -1] / math.sqrt(target_runs)
     target = Target(0.9, target_runs, BETA / 2)
-    return Belief(BETA, 1.0, guesses, np.array(weights), 0.9, target, errors)
+    return Belief(PRIOR, guesses, np.array(weights), 0.9, target, errors)
 
 
 def outlook_of(belief: Belief, is_guarded: bool = True) -> Outlook:
