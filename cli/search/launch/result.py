@@ -167,7 +167,7 @@ def _print_pairs(pairs: Sequence[PairOutcome]) -> None:
             [
                 ("protocols", pair.name),
                 ("switch at", NONE if percent is None else percent_text(percent)),
-                ("seconds", seconds_text(document["seconds"])),
+                ("expected seconds", seconds_text(document["seconds"])),
                 ("runs", str(pair.runs)),
                 ("paid seconds", seconds_text(pair.paid_seconds)),
             ]
