@@ -14,14 +14,6 @@ from typing import Any
 
 import msgspec
 
-from syncswitch.trainers.cluster.exchange.interfaces import (
-    CHIEF_TO_SERVER,
-    CHIEF_TO_WORKER,
-    TO_WORKER,
-    WORKER_TO_SERVER,
-    ServerForChief,
-    calls_of,
-)
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
@@ -35,16 +27,23 @@ from syncswitch.trainers.cluster.exchange.plans import (
     WorkerPlan,
 )
 from syncswitch.trainers.cluster.exchange.remote import (
+    CHIEF_TO_SERVER,
+    CHIEF_TO_WORKER,
+    TO_WORKER,
+    WORKER_TO_SERVER,
     Methods,
     RemotePeer,
     RemoteServer,
     RemoteServers,
+    RemoteShard,
+    ServerForChief,
+    calls_of,
     serve,
 )
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, projection_of, update_of
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
-from syncswitch.trainers.model.embeddings import Ids, RowAccess
+from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.parent import die_with_parent
 from syncswitch.trainers.protocols import AfterAverage
@@ -112,11 +111,9 @@ class ServerPart:
             projection_of(plan),
             has_averages=plan.has_averages,
         )
-        for interface, holder in (
-            (ServerForChief, self._server),
-            (RowAccess, self._server.embeddings),
-        ):
-            self.methods |= {name: getattr(holder, name) for name in calls_of(interface)}
+        self.methods |= {name: getattr(self._server, name) for name in calls_of(ServerForChief)}
+        shard = self._server.embeddings
+        self.methods |= {name: getattr(shard, name) for name in calls_of(RemoteShard)}
 
 
 def _checked(caller: Caller, wire: Wire) -> Caller:

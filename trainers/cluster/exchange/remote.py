@@ -1,29 +1,27 @@
-"""Calls over wires to parameter servers and workers in other processes."""
+"""Calls over wires to parameter servers and workers in other processes.
+
+The types of a call are those by which its messages are read.
+"""
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, Protocol, cast, get_type_hints
 
 import msgspec
 
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
-from syncswitch.trainers.cluster.exchange.interfaces import (
-    CHIEF_TO_WORKER,
-    TO_WORKER,
-    WORKER_TO_SERVER,
-    Calls,
-    Piece,
-)
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, Pulled
 from syncswitch.trainers.cluster.exchange.plans import (
     WORKER,
     Caller,
     Push,
     RowGradients,
+    ServerPlan,
     StepError,
     Task,
     WorkerPlan,
@@ -34,6 +32,13 @@ from syncswitch.trainers.cluster.exchange.wire import Message, Wire, dial
 from syncswitch.trainers.model.embeddings import Ids, gradients_for, ids_for, rows_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import AfterAverage
+from syncswitch.trainers.protocols.steps import Group
+
+Piece = Literal["model", "mean", "slots", "mean slots", "outer"]
+"""What can be fetched of a worker's replica."""
+
+Calls = Mapping[str, tuple[Any, Any]]
+"""The calls that a process answers, with the types of arguments and results."""
 
 
 class LostError(Exception):
@@ -105,11 +110,32 @@ class Remote:
         return self._lost(f"{self.name} is gone")
 
 
-class RemoteShard(Remote):
-    """A parameter server in another process, as the chief reads and writes its rows.
+class ServerForChief(Protocol):
+    """What the chief asks of all parameter servers at once, by `call_all`."""
 
-    What concerns all servers is asked of them at once, by `call_all`.
+    def load(self, state: ModelState) -> None: ...
+    def load_slots(self, slots: Vector) -> None: ...
+    def mark(self) -> Sequence[int]: ...
+    def marked(self) -> ModelState: ...
+    def snapshot(self, ids: Sequence[Ids]) -> Sequence[Vector]: ...
+    def apply(self, group: Group, rate: float, momentum: float) -> int: ...
+    def fence(self, worker: int) -> tuple[int, int]: ...
+
+
+class ServerForWorkers(Protocol):
+    """A parameter server as a worker in another process sees it.
+
+    Parameters and gradients are sent only where no memory is shared.
     """
+
+    def pull(
+        self, caller: Caller, ids: Sequence[Ids]
+    ) -> tuple[int, int, Vector | None, list[Vector]]: ...
+    def push(self, caller: Caller, task: Task, sent: Vector | None, rows: RowGradients) -> int: ...
+
+
+class RemoteShard(Remote):
+    """A parameter server in another process, as the chief reads and writes its rows."""
 
     def load_rows(self, table: int, part: int, start: int, values: Vector) -> None:
         self.call("load_rows", table, part, start, values)
@@ -122,7 +148,11 @@ class RemoteShard(Remote):
 
 
 class RemoteWorker(Remote):
-    """A worker in another process, as the chief calls it; see `Worker`."""
+    """A worker in another process, as the chief calls it; see `Worker`.
+
+    It is told the names, addresses and shards of the parameter servers, and the addresses of the
+    workers in its group.
+    """
 
     def __init__(self, wire: Wire, name: str) -> None:
         super().__init__(wire, name, CHIEF_TO_WORKER)
@@ -336,3 +366,23 @@ class RemotePeer:
         self._is_closed = True
         if self._remote is not None:
             self._remote.close()
+
+
+def calls_of(interface: type) -> Calls:
+    """Returns the calls of an interface, with the types by which messages are read."""
+    calls, kind = dict[str, tuple[Any, Any]](), cast(Any, tuple)
+    for name, function in inspect.getmembers(interface, inspect.isfunction):
+        if not name.startswith("_") and not hasattr(Remote, name):
+            *arguments, result = get_type_hints(function).values()
+            calls[name] = kind[tuple(arguments)], result
+    return calls
+
+
+CHIEF_TO_SERVER: Calls = {
+    **calls_of(ServerForChief),
+    **calls_of(RemoteShard),
+    "build": (tuple[ServerPlan], None),
+}
+CHIEF_TO_WORKER = calls_of(RemoteWorker)
+WORKER_TO_SERVER = calls_of(ServerForWorkers)
+TO_WORKER = calls_of(RemotePeer)

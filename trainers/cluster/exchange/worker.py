@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
-from syncswitch.trainers.cluster.exchange.interfaces import Piece
 from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import (
     Caller,
@@ -24,7 +23,7 @@ from syncswitch.trainers.cluster.exchange.plans import (
     Task,
     WorkerPlan,
 )
-from syncswitch.trainers.cluster.exchange.remote import RemoteServers
+from syncswitch.trainers.cluster.exchange.remote import Piece, RemoteServers
 from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.feed import Feed

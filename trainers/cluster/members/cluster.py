@@ -17,14 +17,16 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, WorkloadError
-from syncswitch.trainers.cluster.exchange.interfaces import Piece, WorkerForChief, WorkerForOthers
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import Caller, Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.remote import (
     Call,
     LostError,
+    Piece,
     Remote,
     RemoteError,
+    RemotePeer,
+    RemoteWorker,
     call_all,
 )
 from syncswitch.trainers.cluster.exchange.security import Part
@@ -85,7 +87,7 @@ class Cluster(ABC):
     def __init__(self, program: Program, workers: int, servers: int = 1) -> None:
         self.program = program
         self.numbers = itertools.count()
-        self.members: list[WorkerForChief | None] = [None] * workers
+        self.members: list[Worker | RemoteWorker | None] = [None] * workers
         self._shards = program.shards(servers)
         self.replicas: dict[int, int] = {}
         self._committing = threading.Lock()
@@ -348,14 +350,14 @@ class Cluster(ABC):
         done = list(self._pool.map(attempt, range(len(workers))))
         return [worker for worker, is_done in zip(workers, done, strict=True) if not is_done]
 
-    def _member(self, worker: int) -> WorkerForChief:
+    def _member(self, worker: int) -> Worker | RemoteWorker:
         member = self.members[worker]
         if member is None:
             raise LostError(f"worker {worker} is gone")
         return member
 
     @abstractmethod
-    def _peer(self, worker: int) -> WorkerForOthers:
+    def _peer(self, worker: int) -> Worker | RemotePeer:
         """Returns what serves pieces of a worker's replica to the chief, even during a step."""
 
     def _found_by(self, worker: int) -> Any:

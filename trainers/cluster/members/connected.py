@@ -14,9 +14,9 @@ from typing import Any
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.interfaces import CHIEF_TO_SERVER
 from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Caller, Hello
 from syncswitch.trainers.cluster.exchange.remote import (
+    CHIEF_TO_SERVER,
     Call,
     LostError,
     RemoteError,

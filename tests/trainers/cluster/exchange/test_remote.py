@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.exchange.interfaces import TO_WORKER, Calls
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.plans import WORKER
 from syncswitch.trainers.cluster.exchange.remote import (
+    TO_WORKER,
+    Calls,
     LostError,
     Remote,
     RemoteError,

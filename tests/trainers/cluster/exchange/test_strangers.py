@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.exchange import wire as wires
-from syncswitch.trainers.cluster.exchange.interfaces import TO_WORKER
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.parts import ServerPart, WorkerPart
 from syncswitch.trainers.cluster.exchange.plans import (
@@ -31,7 +30,7 @@ from syncswitch.trainers.cluster.exchange.plans import (
     Sizes,
     Task,
 )
-from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, RemoteServer
+from syncswitch.trainers.cluster.exchange.remote import TO_WORKER, Remote, RemoteError, RemoteServer
 from syncswitch.trainers.cluster.exchange.security import (
     _AHEAD_BYTES,
     Identity,
