@@ -112,7 +112,6 @@ class ActiveInjections:
         return extent.value * self._total / 100
 
     def _update(self) -> None:
-        """Finds when `advance` next has something to do, and how slow each worker is."""
         moments = [*self._beginnings.values(), *self._ends.values()]
         self._next = _Moment(
             min((one.done for one in moments), default=math.inf),

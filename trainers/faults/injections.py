@@ -198,7 +198,6 @@ def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1
     The launcher is a key of `_FAILURES_OF`, or one of another package.
     """
     for injection in found:
-        problem: str | None = None
         remedy: Part | tuple[Part, ...] = "leave it out"
         if injection.kind == "straggler":
             continue
@@ -210,17 +209,13 @@ def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1
         elif injection.lasting is not None and launcher != "simulated":
             problem, remedy = "a real worker comes back as soon as it can", "leave for= out"
         elif injection.role == "ps" and injection.number >= servers:
-            only = (
-                "there is one parameter server, ps=0"
-                if servers == 1
-                else f"the {servers} parameter servers are numbered from 0 to {servers - 1}"
-            )
-            problem = only
+            problem = f"the {servers} parameter servers are numbered from 0 to {servers - 1}"
+            if servers == 1:
+                problem = "there is one parameter server, ps=0"
             remedy = ("give another number", Set("parameter_servers", verb="use more"))
-        if problem is not None:
-            raise UserError(
-                f"injection {injection.text!r} cannot be used: {problem}", remedy=remedy
-            )
+        else:
+            continue
+        raise UserError(f"injection {injection.text!r} cannot be used: {problem}", remedy=remedy)
 
 
 def _check_workers(found: Sequence[Injection], workers: int) -> None:
@@ -292,7 +287,6 @@ def _parsed(kind: str, rest: str) -> Injection:
 
 
 def _tidy(text: str) -> str:
-    """The text in lower case, without spaces around `:`, `,` and `=`."""
     return re.sub(r"\s*([:,=])\s*", r"\1", text.strip().lower())
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.asp import ASP
 from syncswitch.trainers.protocols.base import (
     NOBODY,
+    AfterAverage,
     Exchange,
     Release,
     ReplicaStep,

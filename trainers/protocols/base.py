@@ -9,7 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from syncswitch.trainers.protocols.after_average import AfterAverage
+
+class AfterAverage(enum.Enum):
+    """What becomes of the workers' optimizers when their replicas are averaged."""
+
+    KEPT = "kept"
+    """Each worker goes on with its own momentum, or other variables of the optimizer."""
+    AVERAGED = "averaged"
+    """All get the mean of these."""
+    ZEROED = "zeroed"
+    """All begin anew, with zeros."""
+    NESTEROV = "nesterov"
+    """They are kept, and an outer step takes the place of the average; see `outer_step`."""
 
 
 class Exchange(enum.Enum):

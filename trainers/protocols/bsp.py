@@ -34,7 +34,6 @@ class BSP(SyncProtocol):
         return self._next_round()
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Joins the round's gradients and releases everybody, if `worker` was the last one."""
         if worker not in self.active:
             return NOBODY
         if worker not in self._left:
@@ -52,7 +51,6 @@ class BSP(SyncProtocol):
         return self._next_round_if_over()
 
     def remove(self, worker: int) -> Release:
-        """Releases the others if only `worker` was missing."""
         self.active.discard(worker)
         self._left.pop(worker, None)
         return self._next_round_if_over()

@@ -11,9 +11,8 @@ from typing import Any
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.extensions import registered
-from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.asp import ASP
-from syncswitch.trainers.protocols.base import Exchange, SyncProtocol
+from syncswitch.trainers.protocols.base import AfterAverage, Exchange, SyncProtocol
 from syncswitch.trainers.protocols.bsp import BSP
 from syncswitch.trainers.protocols.ds_sync import DSSync
 from syncswitch.trainers.protocols.dssp import DSSP

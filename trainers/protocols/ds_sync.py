@@ -68,7 +68,6 @@ class DSSync(SyncProtocol):
 
     @classmethod
     def check_cluster(cls, workers: int, options: Mapping[str, Any]) -> None:
-        """Checks that the workers can be divided into groups of equal size."""
         super().check_cluster(workers, options)
         if workers % options["group_size"]:
             sizes = [str(size) for size in range(1, workers + 1) if workers % size == 0]
@@ -77,7 +76,6 @@ class DSSync(SyncProtocol):
             )
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases the group of `worker` if it was the last member to push."""
         if worker not in self.active:
             return NOBODY
         if worker in self._arrived:
@@ -101,7 +99,6 @@ class DSSync(SyncProtocol):
         return Release(tuple(sorted((worker, *others.workers))), others.groups)
 
     def remove(self, worker: int) -> Release:
-        """Releases the groups that waited only for `worker`."""
         if worker not in self.active:
             return NOBODY
         self.active.discard(worker)

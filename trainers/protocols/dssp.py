@@ -101,7 +101,6 @@ class DSSP(SSP):
         return limits if options["bounded"] else f"{limits}:unbounded"
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases `worker` if its lead is low or it has credit, and workers that waited for it."""
         if worker not in self.active:
             return NOBODY
         self._arrive(worker)

@@ -48,7 +48,6 @@ class GBA(SyncProtocol):
         return Release(tuple(map(self._hand_token, sorted(self.active))))
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases `worker` alone; an update comes first if its gradient has filled the buffer."""
         if worker not in self.active:
             return NOBODY
         is_stale = self._updates - self._tokens.pop(worker) > self._stale_updates

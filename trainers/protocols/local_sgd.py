@@ -8,8 +8,13 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from syncswitch.trainers.protocols.after_average import AfterAverage
-from syncswitch.trainers.protocols.base import Exchange, Release, decimal_text, whole_number
+from syncswitch.trainers.protocols.base import (
+    AfterAverage,
+    Exchange,
+    Release,
+    decimal_text,
+    whole_number,
+)
 from syncswitch.trainers.protocols.bsp import BSP
 
 _ALLOWED = ", ".join(one.value for one in AfterAverage)

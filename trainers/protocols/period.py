@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.protocols.after_average import AfterAverage
+from syncswitch.trainers.protocols.base import AfterAverage
 from syncswitch.trainers.protocols.choice import choose_protocol
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
 from syncswitch.trainers.protocols.qsr import QSR, period_steps

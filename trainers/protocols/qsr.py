@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from syncswitch.trainers.protocols.after_average import AfterAverage
 from syncswitch.trainers.protocols.base import (
     LARGEST_NUMBER,
+    AfterAverage,
     ReplicaStep,
     decimal_number,
     whole_number,

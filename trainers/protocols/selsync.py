@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from syncswitch.trainers.protocols.after_average import AfterAverage
-from syncswitch.trainers.protocols.base import Release, ReplicaStep, decimal_number
+from syncswitch.trainers.protocols.base import AfterAverage, Release, ReplicaStep, decimal_number
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
 
 _WINDOW_STEPS = 25

@@ -34,7 +34,6 @@ class SSP(SyncProtocol):
         self._waiting: set[int] = set()
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases `worker` unless it is too far ahead, and workers that waited for it."""
         if worker not in self.active:
             return NOBODY
         self._arrive(worker)

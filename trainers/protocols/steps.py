@@ -142,7 +142,6 @@ class SegmentSteps:
         return self._is_stopped or (not self._again and self.next_step >= self._end_step)
 
     def start(self) -> Advance:
-        """The first steps; called once."""
         self._released.extend(self._protocol.start().workers)
         return self.hand_out()
 
@@ -214,7 +213,6 @@ class SegmentSteps:
         self._is_stopped = True
 
     def _following(self) -> tuple[int, int] | None:
-        """The first step and number of steps of the next ticket; None if there is none."""
         if self._is_stopped:
             return None
         if self._again:

@@ -382,7 +382,6 @@ class GradientSource:
         return [tf.constant([*steps, seed], tf.int64), *chain(*rows)]
 
     def _traced_batches(self, function: ModelFunction, numbers: Any, *examples: Any) -> Any:
-        """Traces the batches of `_batch_arguments`, stacked."""
         *steps, seed = tf.unstack(numbers)
         width = len(row_specs(self._data, function.batch_size))
         rows = [examples[start : start + width] for start in range(0, len(examples), width)]
@@ -611,7 +610,6 @@ class TrainingExecutor(StepExecutor):
         return OwnSlots(slots.copy(), updates, update, is_bounded=is_bounded)
 
     def _add(self, worker: int, gradient: Gradient, rate: float, step: int) -> None:
-        """Adds what a worker with slots of its own makes of its gradient."""
         momentum = self._configuration.momentum(step, self._second_since)
         change, before = gradient.values.copy(), self.state
         self._own[worker].turn(self._pulled_parameters[worker], change, rate, momentum)

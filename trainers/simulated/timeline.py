@@ -407,7 +407,6 @@ class SegmentPlayer:
         return self._seconds, self._staleness
 
     def _go_on(self) -> None:
-        """Handles the next event, or a change of membership if that comes first."""
         event: Moment = self._events[0][:2] if self._events else NEVER
         first = min(event, self._down.next, self._up.next)
         if self._membership.next_seconds <= first[0]:
@@ -509,7 +508,6 @@ class SegmentPlayer:
         return ends
 
     def _change(self, changes: Sequence[tuple[int, bool]]) -> None:
-        """Carries out that workers are lost or back; see `Membership.advance`."""
         ends: dict[int, float] = {}
         for worker, is_back in changes:
             if is_back:
@@ -627,7 +625,6 @@ class Timeline:
             yield segment
 
     def stop(self) -> None:
-        """Ends the current segment; steps under way are still finished."""
         if self._steps is not None:
             self._steps.stop()
 

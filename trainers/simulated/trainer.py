@@ -77,7 +77,6 @@ class SimulatedRun:
             self._switch_state = self._checkpoints.kept_switch(self._executor.kept_state, self._log)
 
     def _go_back(self) -> None:
-        """Goes back to the switch after an alarm; the first protocol continues from there."""
         state = self._switch_state
         assert state is not None
         self._log.heed_alarm(self._log.elapsed_seconds)

@@ -232,7 +232,6 @@ class Coordinator:
         return bool(lost)
 
     def _settle(self, groups: Groups) -> None:
-        """Joins the work of groups, and updates the number of worker-steps done."""
         assert self._steps is not None
         waiting = deque(groups)
         while waiting:
@@ -248,7 +247,6 @@ class Coordinator:
             self.on_done(self.done)
 
     def _average(self, group: Group, done: int) -> None:
-        """Averages a group of replicas, in a thread of the pool, and lets its members go on."""
         error: BaseException | None = None
         lost: Iterable[int] = ()
         try:

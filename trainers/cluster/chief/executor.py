@@ -184,7 +184,6 @@ class ClusterExecutor:
         return replace(state, slots=self._mean_slots())
 
     def _outer_state(self) -> Vector:
-        """Returns the outer state of the replicas, for workers that begin; empty without one."""
         if not self._has_outer:
             return NO_OUTER
         if self._start is not None:

@@ -111,7 +111,6 @@ class Recovery:
         return False
 
     def lose_unreached(self, worker: int, exchange: Exchange) -> None:
-        """Handles the loss of a worker that others could not reach."""
         try:
             self._fence(worker, exchange)
         except ServerLostError as error:

@@ -62,7 +62,6 @@ class FaultInjector:
         self._strikes = 0
 
     def advance(self, done: int, now_seconds: float, note: Note) -> None:
-        """Begins and ends injections that are due; called repeatedly."""
         for injection, is_start in self._active.advance(done, now_seconds):
             if not is_start:
                 continue
@@ -340,7 +339,6 @@ class TrainingRun:
             self._coordinator.stop()
 
     def _decide(self, worker: int, busy_seconds: float) -> Decision:
-        """Asks the online policy after a step; see `OnlineController.judge`."""
         assert self._controller is not None
         done, now_seconds = self._coordinator.done, self._clock.now_seconds
         with self._judging:

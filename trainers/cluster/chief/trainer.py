@@ -143,7 +143,6 @@ class ClusterTrainer(Trainer):
         self._run(state, trial)
 
     def _run(self, state: ModelState | None, trial: ClusterTrial) -> None:
-        """Runs a trial to its end, on as many clusters as that takes."""
         log, has_restarts = trial.log, trial.spec.conditions.switch_mechanism == "restart"
         attempt = _Attempt(state, has_restarts, is_first=True)
         loss: ServerLostError | None = None
@@ -184,7 +183,6 @@ class ClusterTrainer(Trainer):
     def _rebuilt(
         self, trial: ClusterTrial, attempt: _Attempt, error: ServerLostError, losses: int
     ) -> _Attempt:
-        """Replaces the parameter servers; returns the attempt from the newest copy of the state."""
         if losses > _MOST_LOSSES:
             raise RetryableError(f"the parameter server was lost {losses} times ({error})")
         log, clock = trial.log, trial.clock

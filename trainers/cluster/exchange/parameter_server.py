@@ -266,7 +266,6 @@ class ParameterServer:
         return holder
 
     def _copied(self, holder: object) -> tuple[Vector, Vector]:
-        """Copies a buffer that is held, and releases it."""
         copied, size = self.buffers[self._leases[holder]].copy(), self._sizes.parameters
         with self._changing:
             del self._leases[holder]

@@ -104,7 +104,6 @@ def _taken(code: int, head: memoryview) -> Array:
 
 
 def _checked(kind: Any, value: Any) -> Any:
-    """Converts a value to a type that msgspec does not know."""
     if kind is slice:
         return slice(*msgspec.convert(value, tuple[int, int]))
     if get_origin(kind) is np.ndarray and isinstance(value, np.ndarray):
@@ -311,7 +310,6 @@ class Listener:
         self._drop_oldest(0)
 
     def _drop_oldest(self, most: int) -> None:
-        """Drops the oldest pending connections, so that at most `most` are left."""
         with self._changing:
             oldest = list(self._pending)[: max(0, len(self._pending) - most)]
             for one in oldest:

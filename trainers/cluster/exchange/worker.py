@@ -84,7 +84,6 @@ class Worker:
         self._outer = self._model
 
     def join(self, caller: Caller, server: ParameterServer | RemoteServers) -> None:
-        """Joins one parameter server or several, as `caller`."""
         self._server = caller, server
 
     def step(self, task: Task) -> Push:
@@ -297,8 +296,6 @@ def _piece(size: int, position: int, pieces: int) -> tuple[int, int]:
 
 
 class _Part(NamedTuple):
-    """A single worker-step, its examples, and the embedding rows that it needs."""
-
     task: Task
     examples: Sequence[Any]
     ids: Sequence[Ids]

@@ -411,7 +411,6 @@ class Cluster(ABC):
         """Gives up parts that hang; called repeatedly."""
 
     def signal(self, part: Part, number: int) -> None:
-        """Sends a signal to the process of a part."""
         raise FatalError(f"{part[0]} {part[1]} is not a process of its own")
 
     @abstractmethod

@@ -110,15 +110,16 @@ class Program:
             ServerPlan(
                 shard.sizes,
                 self.decay[shard.statistics],
-                self._update_of(shard),
+                update,
                 workers,
                 shard.model,
                 self.sizes.model,
                 self.checkpoints.shard_plan(number, len(shards)),
-                project=self._projection_of(shard),
+                project=project,
                 has_averages=self.optimizer.has_averages,
             )
             for number, shard in enumerate(shards)
+            for update, project in [self._shipped_of(shard)]
         ]
 
     @property
@@ -129,6 +130,7 @@ class Program:
     @cached_property
     def worker_plan(self) -> WorkerPlan:
         compiled = ids = None
+        update, project = self._shipped
         if self.ids is not None:
             ids = ShippedFunction.of(self.ids, self.workload)
         elif self._has_gpus:
@@ -138,44 +140,37 @@ class Program:
         return WorkerPlan(
             self.sizes,
             self.decay,
-            self._shipped_update,
+            update,
             ShippedFunction.of(self.step, self.workload),
             ShippedSource.of(self.data.train, self.workload),
             self.function.batch_size,
             compiled,
             self.function.embeddings,
             ids,
-            project=self._shipped_projection,
+            project=project,
         )
 
-    def _update_of(self, shard: Shard) -> ShippedFunction | None:
-        if shard.sizes == self.sizes:
-            return self._shipped_update
-        if isinstance(self.optimizer, MomentumSGD) or not shard.sizes.parameters:
-            return None
-        traced = trace_update(self._optimizer_of(shard), shard.sizes.parameters)
-        return ShippedFunction.of(traced, self.workload)
+    @cached_property
+    def _shipped(self) -> tuple[ShippedFunction | None, ShippedFunction | None]:
+        """Update and projection of a whole model; None for momentum SGD, and no constraints."""
+        return self._ship(self.optimizer, self.sizes.parameters)
 
-    def _optimizer_of(self, shard: Shard) -> Optimizer:
+    def _shipped_of(self, shard: Shard) -> tuple[ShippedFunction | None, ShippedFunction | None]:
+        optimizer = self.optimizer
+        is_cut_anywhere = isinstance(optimizer, MomentumSGD) and not optimizer.has_constraints
+        if is_cut_anywhere or shard.sizes == self.sizes:
+            return self._shipped
         layout = self.checkpoints.parameters
         starts = list(accumulate(layout.sizes, initial=0))
         first, last = (starts.index(end) for end in (shard.parameters.start, shard.parameters.stop))
-        return make_optimizer(self.workload, layout, slice(first, last))
+        own = make_optimizer(self.workload, layout, slice(first, last))
+        return self._ship(own, shard.sizes.parameters)
 
-    def _projection_of(self, shard: Shard) -> ShippedFunction | None:
-        if shard.sizes == self.sizes or not self.optimizer.has_constraints:
-            return self._shipped_projection
-        traced = trace_projection(self._optimizer_of(shard), shard.sizes.parameters)
-        return None if traced is None else ShippedFunction.of(traced, self.workload)
-
-    @cached_property
-    def _shipped_projection(self) -> ShippedFunction | None:
-        traced = trace_projection(self.optimizer, self.sizes.parameters)
-        return None if traced is None else ShippedFunction.of(traced, self.workload)
-
-    @cached_property
-    def _shipped_update(self) -> ShippedFunction | None:
-        if isinstance(self.optimizer, MomentumSGD):
-            return None
-        traced = trace_update(self.optimizer, self.sizes.parameters)
-        return ShippedFunction.of(traced, self.workload)
+    def _ship(
+        self, optimizer: Optimizer, parameters: int
+    ) -> tuple[ShippedFunction | None, ShippedFunction | None]:
+        update = None
+        if not isinstance(optimizer, MomentumSGD) and parameters:
+            update = ShippedFunction.of(trace_update(optimizer, parameters), self.workload)
+        project = trace_projection(optimizer, parameters)
+        return update, None if project is None else ShippedFunction.of(project, self.workload)

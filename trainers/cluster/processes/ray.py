@@ -341,7 +341,6 @@ def check_capacity(nodes: Sequence[Resources], launcher: RayLauncher, workers: i
 
 
 def _times(node: Resources, bundle: Resources) -> int:
-    """Returns how many times a bundle fits on a node."""
     return min(
         math.floor(node.get(name, 0.0) / amount + _TOLERANCE) for name, amount in bundle.items()
     )

@@ -209,7 +209,6 @@ class ProcessTrainer(Trainer):
             raise _ClusterLostError(self._death_report()) from error
 
     def _receive(self) -> Message:
-        """Returns the next message of the chief, and logs warnings that come before it."""
         assert self._connection is not None
         while True:
             try:
@@ -236,7 +235,6 @@ class ProcessTrainer(Trainer):
         return f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}"
 
     def _given_up(self, problem: str) -> RetryableError:
-        """Keeps the logs, and returns an error that says where they are."""
         folder, self._folder = self._folder, None
         assert folder is not None
         return RetryableError(f"{problem}; its logs are in {folder.keep('syncswitch-logs-')}")

@@ -76,7 +76,6 @@ class Zygote:
         return process_id
 
     def status(self, process_id: int) -> ProcessStatus:
-        """Returns the status of a process that was forked with this object."""
         found: ProcessStatus = self._asked("status", process_id)
         return found
 
@@ -227,7 +226,6 @@ class _Family:
 
 
 def _be(request: ForkRequest, given: list[Connection], parent_id: int) -> NoReturn:
-    """Becomes the requested process."""
     status = 1
     try:
         die_with_parent(parent_id)
