@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
+from itertools import repeat
 from typing import NamedTuple
 
 from syncswitch.trainers.faults.injections import Extent, Injection
@@ -46,9 +48,9 @@ class ActiveInjections:
         self._total = total_worker_steps
         now = _Moment(done, now_seconds)
         self._beginnings = {
-            one: self._after(one.at, _Moment(0, 0))
-            for one in injections
-            if not self._is_over(one, now, resumed)
+            injection: self._after(injection.at, _Moment(0, 0))
+            for injection in injections
+            if not self._is_over(injection, now, resumed)
         }
         self._ends: dict[Injection, _Moment] = {}
         self._update()
@@ -66,16 +68,19 @@ class ActiveInjections:
         now = _Moment(done, now_seconds)
         if not _is_reached(self._next, now):
             return []
-        ended = [one for one, end in self._ends.items() if _is_reached(end, now)]
-        begun = [one for one, begin in self._beginnings.items() if _is_reached(begin, now)]
-        for one in ended:
-            del self._ends[one]
-        for one in begun:
-            del self._beginnings[one]
-            if one.lasting is not None:
-                self._ends[one] = self._after(one.lasting, self._reached_at(one.at, now))
+        ended = [injection for injection, end in self._ends.items() if _is_reached(end, now)]
+        begun = [
+            injection for injection, begin in self._beginnings.items() if _is_reached(begin, now)
+        ]
+        for injection in ended:
+            del self._ends[injection]
+        for injection in begun:
+            del self._beginnings[injection]
+            if injection.lasting is not None:
+                began = self._reached_at(injection.at, now)
+                self._ends[injection] = self._after(injection.lasting, began)
         self._update()
-        return [*((one, False) for one in ended), *((one, True) for one in begun)]
+        return [*zip(ended, repeat(False)), *zip(begun, repeat(True))]
 
     def delay_seconds(self, worker: int) -> float:
         """Seconds currently added to each worker-step of a worker."""
@@ -114,14 +119,14 @@ class ActiveInjections:
     def _update(self) -> None:
         moments = [*self._beginnings.values(), *self._ends.values()]
         self._next = _Moment(
-            min((one.done for one in moments), default=math.inf),
-            min((one.seconds for one in moments), default=math.inf),
+            min((moment.done for moment in moments), default=math.inf),
+            min((moment.seconds for moment in moments), default=math.inf),
         )
-        delays: dict[int, float] = {}
-        slowdowns: dict[int, float] = {}
-        for one in self._ends:
-            delays[one.number] = delays.get(one.number, 0.0) + one.delay_seconds
-            slowdowns[one.number] = slowdowns.get(one.number, 1.0) * one.slowdown
+        delays = defaultdict[int, float](float)
+        slowdowns = defaultdict[int, float](lambda: 1.0)
+        for injection in self._ends:
+            delays[injection.number] += injection.delay_seconds
+            slowdowns[injection.number] *= injection.slowdown
         # Workers' threads read these at any time.
         self._delays, self._slowdowns = delays, slowdowns
 

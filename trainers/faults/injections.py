@@ -103,14 +103,14 @@ class Injection:
         """The canonical form, which is recorded and reads back as an equal injection."""
         has_number = self.role == "worker" or self.number > 0
         target = f"{self.role}={self.number}" if has_number else self.role
-        parts = [f"{self.kind}:{target}", f"at={self.at.text}"]
+        text = f"{self.kind}:{target},at={self.at.text}"
         if self.lasting is not None:
-            parts.append(f"for={self.lasting.text}")
+            text += f",for={self.lasting.text}"
         if self.delay_seconds:
-            parts.append(f"delay={_seconds_text(self.delay_seconds)}")
+            text += f",delay={_seconds_text(self.delay_seconds)}"
         if self.slowdown != 1.0:
-            parts.append(f"slowdown={_decimal(self.slowdown)}")
-        return ",".join(parts)
+            text += f",slowdown={_decimal(self.slowdown)}"
+        return text
 
 
 def parse_injection(text: str) -> Injection:
@@ -130,13 +130,13 @@ def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tup
     Raises:
         UserError: One is not valid for this job.
     """
-    found: list[Injection] = []
+    parsed: list[Injection] = []
     for text in texts:
         name = _tidy(text).partition(":")[0]
         if name in _KINDS:
-            found.append(parse_injection(text))
+            parsed.append(parse_injection(text))
         elif name in SCENARIOS:
-            found += _expanded(text, workers, switch_percent)
+            parsed += _expanded(text, workers, switch_percent)
         else:
             raise UserError(
                 parameter="inject",
@@ -144,8 +144,8 @@ def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tup
                 allowed=f"an injection such as kill:worker=1,at=30% (kinds: {', '.join(_KINDS)}),"
                 f" or a scenario ({', '.join(SCENARIOS)})",
             )
-    _check_workers(found, workers)
-    return tuple(found)
+    _check_workers(parsed, workers)
+    return tuple(parsed)
 
 
 def _expanded(text: str, workers: int, switch_percent: float) -> tuple[Injection, ...]:
@@ -192,12 +192,12 @@ def _expanded(text: str, workers: int, switch_percent: float) -> tuple[Injection
     )
 
 
-def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1) -> None:
+def check_injections(injections: Iterable[Injection], launcher: str, servers: int = 1) -> None:
     """Raises UserError if a cluster cannot carry one of the injections out.
 
     The launcher is a key of `_FAILURES_OF`, or one of another package.
     """
-    for injection in found:
+    for injection in injections:
         remedy: Part | tuple[Part, ...] = "leave it out"
         if injection.kind == "straggler":
             continue
@@ -218,10 +218,10 @@ def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1
         raise UserError(f"injection {injection.text!r} cannot be used: {problem}", remedy=remedy)
 
 
-def _check_workers(found: Sequence[Injection], workers: int) -> None:
+def _check_workers(injections: Sequence[Injection], workers: int) -> None:
     taken: dict[Extent, set[int]] = {}
-    for position, injection in enumerate(found):
-        if injection in found[:position]:
+    for position, injection in enumerate(injections):
+        if injection in injections[:position]:
             raise UserError(f"injection {injection.text!r} is given twice; leave one out")
         if injection.worker is None:
             continue
@@ -243,19 +243,19 @@ def _check_workers(found: Sequence[Injection], workers: int) -> None:
 
 def _parsed(kind: str, rest: str) -> Injection:
     _, roles, allowed = _KINDS[kind]
-    target, *parts = rest.split(",")
+    target, *settings = rest.split(",")
     role, equals, number = target.partition("=")
     # Without a number, ps is the first parameter server, often the only one.
     if role not in roles or role == ("chief" if equals else "worker"):
-        names = " or ".join(_TARGETS[one] for one in roles)
+        names = " or ".join(map(_TARGETS.__getitem__, roles))
         raise ValueError(f"its target is {target!r}, which must be {names}")
     if equals and not (re.fullmatch("[0-9]{1,9}", number) and int(number) <= _LARGEST_NUMBER):
         raise ValueError(f"{target} must have a whole number from 0 to {_LARGEST_NUMBER}")
     options: dict[str, str] = {}
-    for part in parts:
-        name, _, value = part.partition("=")
+    for setting in settings:
+        name, _, value = setting.partition("=")
         if name not in allowed or not value:
-            raise ValueError(f"{part!r} is not one of its options {', '.join(allowed)}")
+            raise ValueError(f"{setting!r} is not one of its options {', '.join(allowed)}")
         if name in options:
             raise ValueError(f"{name}= is given twice")
         options[name] = value
@@ -291,8 +291,8 @@ def _tidy(text: str) -> str:
 
 
 def _extent(name: str, text: str) -> Extent:
-    if found := re.fullmatch(rf"({_NUMBER})\s*(%|ms|s)", text):
-        value, unit = float(found[1]), found[2]
+    if match := re.fullmatch(rf"({_NUMBER})\s*(%|ms|s)", text):
+        value, unit = float(match[1]), match[2]
         extent = Extent(value * 0.001 if unit == "ms" else value, unit == "%")
         if extent.value <= (100.0 if extent.is_percent else _LARGEST):
             return extent

@@ -31,6 +31,7 @@ PROTOCOLS: Mapping[str, type[SyncProtocol]] = {
 ENTRY_POINT_GROUP = "syncswitch.protocols"
 """Entry point group in which other packages register their protocols."""
 
+_USAGES = ", ".join(sorted(protocol.usage for protocol in PROTOCOLS.values()))
 _LONGEST_NAME = 64  # width of the database's columns
 _NAME = re.compile(r"[a-z0-9][a-z0-9._+:-]*")
 
@@ -75,8 +76,7 @@ def choose_protocol(text: str) -> ProtocolChoice:
     name, colon, rest = text.strip().lower().partition(":")
     kind = PROTOCOLS.get(name) or _registered_elsewhere(name)
     if kind is None:
-        known = ", ".join(sorted(one.usage for one in PROTOCOLS.values()))
-        raise UserError(f"no protocol {text.strip()!r}; known: {known}")
+        raise UserError(f"no protocol {text.strip()!r}; known: {_USAGES}")
     try:
         if colon and not rest:
             raise ValueError("nothing follows the colon")
@@ -95,14 +95,13 @@ _USUAL = ("asp", "bsp")
 
 def parse_pair(text: str) -> tuple[str, str]:
     """Reads `first,second`, the protocols before and after the switch, into their recorded form."""
-    usages = ", ".join(sorted(kind.usage for kind in PROTOCOLS.values()))
     wrong = UserError(
         "give two different protocols, before and after the switch, such as bsp,asp"
-        f" (known: {usages})",
+        f" (known: {_USAGES})",
         parameter="protocols",
         value=text,
     )
-    return _pair(text, wrong, lambda part: choose_protocol(part).text)
+    return _pair(text, wrong, lambda name: choose_protocol(name).text)
 
 
 def alone(text: str) -> tuple[str, str]:
@@ -120,10 +119,10 @@ def parse_named_pair(text: str) -> tuple[str, str]:
         value=text,
     )
 
-    def name(part: str) -> str:
+    def name(written: str) -> str:
         with suppress(UserError):
-            return choose_protocol(part).text
-        plain = part.strip().lower()
+            return choose_protocol(written).text
+        plain = written.strip().lower()
         if not _NAME.fullmatch(plain) or len(plain) > _LONGEST_NAME:
             raise wrong
         return plain
@@ -132,10 +131,10 @@ def parse_named_pair(text: str) -> tuple[str, str]:
 
 
 def _pair(text: str, wrong: UserError, name: Callable[[str], str]) -> tuple[str, str]:
-    parts = text.split(",")
-    if len(parts) != 2 or not all(part.strip() for part in parts):
+    texts = text.split(",")
+    if len(texts) != 2 or not all(map(str.strip, texts)):
         raise wrong
-    first, second = map(name, parts)
+    first, second = map(name, texts)
     if first == second:
         raise wrong
     return first, second
@@ -148,8 +147,8 @@ def check_protocols(names: Iterable[str], workers: int) -> None:
 
 
 def _registered_elsewhere(name: str) -> type[SyncProtocol] | None:
-    for found in registered(ENTRY_POINT_GROUP, SyncProtocol, name):  # type: ignore[type-abstract]
-        if isinstance(found, UserError):
-            raise found
-        return found
+    for kind in registered(ENTRY_POINT_GROUP, SyncProtocol, name):  # type: ignore[type-abstract]
+        if isinstance(kind, UserError):
+            raise kind
+        return kind
     return None

@@ -26,8 +26,10 @@ def partition(
     digits = _digits(len(roster), group_size)
     if digits is None:
         # By a hash, as the streams of random generators may differ between versions.
-        lots = {one: sha256(f"syncswitch {round_number} {one}".encode()).digest() for one in roster}
-        shuffled = sorted(roster, key=lots.__getitem__)
+        shuffled = sorted(
+            roster,
+            key=lambda worker: sha256(f"syncswitch {round_number} {worker}".encode()).digest(),
+        )
         groups = [shuffled[i : i + group_size] for i in range(0, len(shuffled), group_size)]
     else:
         place = group_size ** (round_number % digits)
@@ -120,9 +122,11 @@ class DSSync(SyncProtocol):
         averaged: list[tuple[int, ...]] = []
         for number, group in groups:
             # Workers in later rounds are done with this one, or came back after it.
-            expected = [one for one in group if self._round.get(one, number + 1) <= number]
+            expected = [other for other in group if self._round.get(other, number + 1) <= number]
             present = tuple(
-                one for one in expected if one in self._arrived and self._round[one] == number
+                other
+                for other in expected
+                if other in self._arrived and self._round[other] == number
             )
             if len(present) < len(expected):
                 continue

@@ -17,7 +17,7 @@ from syncswitch.trainers.protocols.base import (
 )
 from syncswitch.trainers.protocols.bsp import BSP
 
-_ALLOWED = ", ".join(one.value for one in AfterAverage)
+_ALLOWED = ", ".join(after.value for after in AfterAverage)
 
 
 class LocalSGD(BSP):
@@ -65,7 +65,7 @@ class LocalSGD(BSP):
                 raise ValueError(f"AFTER must be one of {_ALLOWED}") from error
         texts = [*text.split(":", len(cls.own) - 1), ""]  # the last one may be missing
         own = zip(cls.own.items(), texts, strict=False)
-        return {**{name: read(one) for (name, read), one in own}, "after": after}
+        return {**{name: read(written) for (name, read), written in own}, "after": after}
 
     @override
     @classmethod

@@ -130,7 +130,7 @@ class SegmentSteps:
 
         Of the tickets that are out, those in `applied` are known to be applied.
         """
-        out = [one.worker_steps for one in self._out.values() if one not in applied]
+        out = [ticket.worker_steps for ticket in self._out.values() if ticket not in applied]
         again = [range(step, step + batches) for step, batches in self._again]
         return sorted(itertools.chain(*out, *again, *self._waiting.values()))
 
@@ -254,11 +254,11 @@ def _runs(steps: Sequence[int], most: int) -> list[tuple[int, int]]:
 
     Tickets that were out are restored as they were, since some servers may have applied them.
     """
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for step in sorted(steps):
-        first, batches = found[-1] if found else (step, most)
+        first, batches = runs[-1] if runs else (step, most)
         if batches < most and first + batches == step:
-            found[-1] = first, batches + 1
+            runs[-1] = first, batches + 1
         else:
-            found.append((step, 1))
-    return found
+            runs.append((step, 1))
+    return runs

@@ -68,10 +68,7 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
         if steps == 0 or seconds <= 0:
             raise UserError(
                 f"no measured time with {protocol.upper()}: a profile needs runs with bsp and asp",
-                remedy=(
-                    SEARCH_FIRST,
-                    IMPORT_SOME,
-                ),
+                remedy=(SEARCH_FIRST, IMPORT_SOME),
             )
         pace[protocol] = seconds / steps * workers
     return Measured(workers, pace[_SYNCHRONOUS], pace[_ASYNCHRONOUS], len(kept))
@@ -118,10 +115,10 @@ def _check_fits(what: str, measured_seconds: float, least_seconds: float) -> Non
             f" {least_seconds:.4g} s that this variation and network take at least",
             remedy=(
                 *(
-                    Set(one, verb="give a smaller")
-                    for one in ("variation", "latency", "parameters")
+                    Set(name, verb="give a smaller")
+                    for name in ("variation", "latency", "parameters")
                 ),
-                *(Set(one, verb="a larger") for one in ("worker_bandwidth", "server_bandwidth")),
+                *(Set(name, verb="a larger") for name in ("worker_bandwidth", "server_bandwidth")),
             ),
         )
 

@@ -105,12 +105,12 @@ def _largest(*slices: Any) -> Any:
     largest = reduce(tf.maximum, slices)
 
     def gradient(of_largest: Any) -> list[Any]:
-        found, is_left = [], tf.ones_like(largest, tf.bool)
-        for one in slices:
-            is_chosen = tf.logical_and(is_left, tf.equal(one, largest))
+        gradients, is_left = [], tf.ones_like(largest, tf.bool)
+        for piece in slices:
+            is_chosen = tf.logical_and(is_left, tf.equal(piece, largest))
             is_left = tf.logical_and(is_left, tf.logical_not(is_chosen))
-            found.append(tf.where(is_chosen, of_largest, tf.zeros_like(of_largest)))
-        return found
+            gradients.append(tf.where(is_chosen, of_largest, tf.zeros_like(of_largest)))
+        return gradients
 
     return largest, gradient
 
@@ -125,15 +125,15 @@ def _slices(
         # Windows that do not overlap are a reshape, whose gradient needs no sum.
         (rows, columns), (high, wide) = lengths, size
         windows = tf.reshape(inputs, [-1, rows // high, high, columns // wide, wide, channels])
-        return [one for row in tf.unstack(windows, axis=2) for one in tf.unstack(row, axis=3)]
+        return [place for row in tf.unstack(windows, axis=2) for place in tf.unstack(row, axis=3)]
     if padding == "same":
         paddings = []  # as TensorFlow's: even, with any remainder after
-        for length, one, stride in zip(lengths, size, strides, strict=True):
-            total = max((-(-length // stride) - 1) * stride + one - length, 0)
+        for length, side, stride in zip(lengths, size, strides, strict=True):
+            total = max((-(-length // stride) - 1) * stride + side - length, 0)
             paddings.append((total // 2, total - total // 2))
         inputs = tf.pad(inputs, [(0, 0), *paddings, (0, 0)], constant_values=outside)
         lengths = [length + sum(pad) for length, pad in zip(lengths, paddings, strict=True)]
-    ends = [length - one + 1 for length, one in zip(lengths, size, strict=True)]
+    ends = [length - side + 1 for length, side in zip(lengths, size, strict=True)]
     return [
         inputs[:, row : row + ends[0] : strides[0], column : column + ends[1] : strides[1], :]
         for row in range(size[0])
@@ -167,15 +167,16 @@ class Gradient:
     rows: Sequence[RowGradient] = ()  # gradients of embedding rows
 
 
-def mean_of(parts: Sequence[Gradient]) -> Gradient:
+def mean_of(gradients: Sequence[Gradient]) -> Gradient:
     """The mean of gradients; a single one is returned as it is."""
-    if len(parts) == 1:
-        return parts[0]
+    if len(gradients) == 1:
+        return gradients[0]
+    tables = zip(*(gradient.rows for gradient in gradients), strict=True)
     return Gradient(
-        sum(part.loss for part in parts) / len(parts),
-        mean_vector([part.values for part in parts]),
-        mean_vector([part.contribution for part in parts]),
-        [mean_of_rows(rows) for rows in zip(*(part.rows for part in parts), strict=True)],
+        sum(gradient.loss for gradient in gradients) / len(gradients),
+        mean_vector([gradient.values for gradient in gradients]),
+        mean_vector([gradient.contribution for gradient in gradients]),
+        list(map(mean_of_rows, tables)),
     )
 
 
@@ -223,12 +224,12 @@ class GradientSource:
         if places < 2:
             return 1
 
-        def found() -> list[Gradient]:
+        def build() -> list[Gradient]:
             function = ModelFunction(self._workload, self._data, with_patches(self._function.model))
             # Already measured on the same layers.
             function.statistics_decay = self._function.statistics_decay
             gradients = tf.function(
-                lambda *stacked: tf.vectorized_map(lambda one: function.gradient(*one), stacked),
+                lambda *stacked: tf.vectorized_map(lambda own: function.gradient(*own), stacked),
                 autograph=False,
                 jit_compile=True,
             )
@@ -240,8 +241,8 @@ class GradientSource:
             self._apart = direct(concrete(traced, *self._apart_arguments(self._probes, 0, places)))
             return self._call_apart(self._probes, 0, places)
 
-        expected = [self._call_single(one, 0) for one in self._probes]
-        return places if self._agree(found, expected) else 1
+        expected = [self._call_single(probe, 0) for probe in self._probes]
+        return places if self._agree(build, expected) else 1
 
     @cached_property
     def _share_a_call(self) -> bool:
@@ -263,16 +264,16 @@ class GradientSource:
                 )
                 loss = tf.tensordot(tf.cast(weights, losses.dtype), losses, 1)
             zero = tf.UnconnectedGradients.ZERO
-            found = tape.gradient(loss, values, unconnected_gradients=zero)
-            dense = [tf.convert_to_tensor(one) for one in found]
+            gradients = tape.gradient(loss, values, unconnected_gradients=zero)
+            dense = list(map(tf.convert_to_tensor, gradients))
             return loss, pack(dense), tf.tensordot(weights, contributions, 1)
 
-        def found() -> list[Gradient]:
+        def build() -> list[Gradient]:
             arguments = self._shared_arguments(probes, 2, 0)
             self._shared = for_threads(concrete(traced, *arguments), THREADS)
             return [self._call_shared(probes, 2, 0)]
 
-        return self._agree(found, [mean_of([self._call_single(one, 0) for one in probes])])
+        return self._agree(build, [mean_of([self._call_single(probe, 0) for probe in probes])])
 
     def submit(self, pulled: Sequence[Pulled], seed: int) -> Future[list[Gradient]]:
         """Begins to compute up to `at_once` independent gradients."""
@@ -283,13 +284,13 @@ class GradientSource:
     def submit_mean(self, pulled: Sequence[Pulled], seed: int) -> Callable[[], Gradient]:
         """Begins to compute the mean gradient of batches at the same parameters; call to wait."""
         if len(pulled) == 1 or not self._share_a_call:
-            singles = [self._threads.submit(self._call_single, one, seed) for one in pulled]
-            return lambda: mean_of([one.result() for one in singles])
+            singles = [self._threads.submit(self._call_single, batch, seed) for batch in pulled]
+            return lambda: mean_of([single.result() for single in singles])
         calls = [
             self._threads.submit(self._call_shared, pulled[i : i + self._most], len(pulled), seed)
             for i in range(0, len(pulled), self._most)
         ]
-        return lambda: _sum_of([one.result() for one in calls])
+        return lambda: _sum_of([call.result() for call in calls])
 
     def wanted(self, worker_step: int, seed: int) -> list[Ids]:
         """Numbers of the embedding rows that a batch needs, for each embedding."""
@@ -313,8 +314,8 @@ class GradientSource:
         """Whether a call for several gradients can be built and gives the expected ones."""
         try:
             with quiet_log():
-                found = build()
-            if not all(map(_is_close, found, expected)):
+                gradients = build()
+            if not all(map(_is_close, gradients, expected)):
                 raise ValueError("several at once differ from one at a time, as with random layers")
         except Exception as error:  # of cloning, vectorizing or compiling, by Keras or XLA
             _LOG.info(
@@ -332,15 +333,15 @@ class GradientSource:
         def small(*shape: int) -> Vector:
             return (0.05 * random.standard_normal(shape)).astype(np.float32)
 
-        found = []
+        probes = []
         for step in range(2):
             parameters = small(self._function.parameters.size)
             statistics = (1 + random.random(self._function.statistics.size)).astype(np.float32)
             ids = self.wanted(step, 0)
-            asked = zip(ids, self._function.embeddings, strict=True)
-            rows = [small(len(one), table.width) for one, table in asked]
-            found.append(Pulled(step, parameters, statistics, ids, rows))
-        return found
+            tables = zip(ids, self._function.embeddings, strict=True)
+            rows = [small(len(wanted), table.width) for wanted, table in tables]
+            probes.append(Pulled(step, parameters, statistics, ids, rows))
+        return probes
 
     def _call_single(self, pulled: Pulled, seed: int) -> Gradient:
         loss, contribution, *gradients = self._single(
@@ -357,15 +358,15 @@ class GradientSource:
     def _apart_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
         full = _filled(pulled, places)
         return [
-            tf.constant(np.stack([one.parameters for one in full])),
-            tf.constant(np.stack([one.statistics for one in full])),
+            tf.constant(np.stack([batch.parameters for batch in full])),
+            tf.constant(np.stack([batch.statistics for batch in full])),
             *self._batch_arguments(pulled, seed, places),
         ]
 
     def _call_apart(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Gradient]:
-        found = self._apart(*self._apart_arguments(pulled, seed, places))
-        rows = zip(*map(as_array, found), strict=True)
-        return [Gradient(float(row[0]), row[1], row[2]) for row in list(rows)[: len(pulled)]]
+        results = map(as_array, self._apart(*self._apart_arguments(pulled, seed, places)))
+        gradients = [Gradient(float(loss), *own) for loss, *own in zip(*results, strict=True)]
+        return gradients[: len(pulled)]
 
     def _shared_arguments(self, pulled: Sequence[Pulled], count: int, seed: int) -> list[Any]:
         weights = np.zeros(self._most, np.float32)
@@ -375,8 +376,8 @@ class GradientSource:
 
     def _batch_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
         """The numbers of the batches and the seed as one tensor, then the examples."""
-        steps = _filled([one.worker_step for one in pulled], places)
-        rows = [self._feed.rows(one.worker_step, seed) for one in pulled]
+        steps = _filled([batch.worker_step for batch in pulled], places)
+        rows = [self._feed.rows(batch.worker_step, seed) for batch in pulled]
         # Examples in memory are the same tensors for all batches.
         rows = rows[:1] if isinstance(self._feed, HeldFeed) else _filled(rows, places)
         return [tf.constant([*steps, seed], tf.int64), *chain(*rows)]
@@ -386,34 +387,34 @@ class GradientSource:
         width = len(row_specs(self._data, function.batch_size))
         rows = [examples[start : start + width] for start in range(0, len(examples), width)]
         batches = function.batches(rows, steps, seed)
-        return tf.nest.map_structure(lambda *parts: tf.stack(parts), *batches)
+        return tf.nest.map_structure(lambda *tensors: tf.stack(tensors), *batches)
 
     def _call_shared(self, pulled: Sequence[Pulled], count: int, seed: int) -> Gradient:
         """The share of these batches in the mean of `count` gradients."""
-        found = self._shared(*self._shared_arguments(pulled, count, seed))
-        loss, gradient, contribution = map(as_array, found)
-        return Gradient(float(loss), gradient, contribution)
+        results = self._shared(*self._shared_arguments(pulled, count, seed))
+        loss, values, contribution = map(as_array, results)
+        return Gradient(float(loss), values, contribution)
 
 
 def _filled(values: Sequence[T], places: int) -> list[T]:
     return [*values, *[values[-1]] * (places - len(values))]
 
 
-def _sum_of(parts: Sequence[Gradient]) -> Gradient:
-    if len(parts) == 1:
-        return parts[0]
+def _sum_of(gradients: Sequence[Gradient]) -> Gradient:
+    if len(gradients) == 1:
+        return gradients[0]
     return Gradient(
-        sum(part.loss for part in parts),
-        np.add.reduce([part.values for part in parts]),
-        np.add.reduce([part.contribution for part in parts]),
+        sum(gradient.loss for gradient in gradients),
+        np.add.reduce([gradient.values for gradient in gradients]),
+        np.add.reduce([gradient.contribution for gradient in gradients]),
     )
 
 
-def _is_close(one: Gradient, other: Gradient) -> bool:
+def _is_close(gradient: Gradient, expected: Gradient) -> bool:
     """Whether two gradients differ by no more than rounding."""
-    scale = float(np.max(np.abs(other.values))) or 1.0
-    return np.allclose(one.values, other.values, atol=_TOLERANCE * scale) and np.allclose(
-        one.contribution, other.contribution, atol=_TOLERANCE
+    scale = float(np.max(np.abs(expected.values))) or 1.0
+    return np.allclose(gradient.values, expected.values, atol=_TOLERANCE * scale) and np.allclose(
+        gradient.contribution, expected.contribution, atol=_TOLERANCE
     )
 
 
@@ -516,8 +517,8 @@ class TrainingExecutor(StepExecutor):
 
     @override
     def leave(self, worker: int) -> None:
-        for one in (self._pulled, self._waiting, self._computing):
-            one.pop(worker, None)
+        for by_worker in (self._pulled, self._waiting, self._computing):
+            by_worker.pop(worker, None)
         replica = self._replicas.pop(worker, None)
         if replica is not None and not self._replicas:
             # For the first worker that comes back.
@@ -560,7 +561,7 @@ class TrainingExecutor(StepExecutor):
             return None
         if worker in self._waiting:
             # Fill the call with others that wait.
-            others = [one for one in self._waiting if one != worker]
+            others = [other for other in self._waiting if other != worker]
             self._submit([worker, *others][: self._source.at_once])
         gradient = self._computing.pop(worker)()
         self._count(gradient)
@@ -585,14 +586,13 @@ class TrainingExecutor(StepExecutor):
             self._replicas |= zip(group.workers, self._joined(replicas, group.after), strict=True)
             return
         if self._exchange is Exchange.ROUND:
-            pulled = [one for worker in group.workers for one in self._in_round.pop(worker)]
+            pulled = [*chain(*map(self._in_round.pop, group.workers))]
             mean = self._source.submit_mean(pulled, self._seed)()
             self._count(mean, len(group.workers))
         else:
-            parts = {step: self._in_buffer.pop(step) for step in group.worker_steps}
             for step in group.stale:
-                parts[step] = _without_weight(parts[step])
-            mean = mean_of(list(parts.values()))
+                self._in_buffer[step] = _without_weight(self._in_buffer[step])
+            mean = mean_of([self._in_buffer.pop(step) for step in group.worker_steps])
         rate = self._configuration.rate(worker_step, len(group.workers))
         self._apply(mean, rate, worker_step)
 
@@ -664,5 +664,5 @@ class TrainingExecutor(StepExecutor):
 
 def _without_weight(gradient: Gradient) -> Gradient:
     """Its batch still moves the statistics."""
-    rows = [one.none for one in gradient.rows]
+    rows = [table.none for table in gradient.rows]
     return replace(gradient, values=np.zeros_like(gradient.values), rows=rows)

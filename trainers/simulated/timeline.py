@@ -570,13 +570,15 @@ class Timeline:
                 value=conditions.switch_mechanism,
                 allowed="hot (switch_seconds of a profile says what that costs)",
             )
-        found = injections(conditions.injections, identity.workers, spec.switch_percent)
-        check_injections(found, "simulated")
+        chosen = injections(conditions.injections, identity.workers, spec.switch_percent)
+        check_injections(chosen, "simulated")
         active = ActiveInjections(
             (
                 # A killed worker that is not said to stay away for longer is back after 3 s.
-                replace(one, lasting=one.lasting or _AWAY) if one.kind == "kill" else one
-                for one in found
+                replace(injection, lasting=injection.lasting or _AWAY)
+                if injection.kind == "kill"
+                else injection
+                for injection in chosen
             ),
             identity.total_worker_steps,
             done=log.done,

@@ -182,8 +182,8 @@ class SimulatedTrainer(Trainer):
         self._rate_at = rate_function(workload)
         steps, batch_size = workload.total_worker_steps, workload.batch_size
         wanted = computation(workload, gradients_at_once(steps, workers, batch_size))
-        self._compiled: _Compiled | None
-        self._compiled = compiled = take(wanted) or _Compiled(wanted)
+        compiled = take(wanted) or _Compiled(wanted)
+        self._compiled: _Compiled | None = compiled
         self._is_idle = True
         self._examples = compiled.data.train.examples
         self._function = function = compiled.function

@@ -103,8 +103,8 @@ class StragglerDetector:
         settings: DetectorSettings = DetectorSettings(),
     ) -> None:
         self.settings = settings
-        self._known = {worker: _Worker(deque(maxlen=settings.window_steps)) for worker in workers}
-        self.active = set(self._known)
+        self._workers = {worker: _Worker(deque(maxlen=settings.window_steps)) for worker in workers}
+        self.active = set(self._workers)
 
     @property
     def stragglers(self) -> frozenset[int]:
@@ -115,8 +115,8 @@ class StragglerDetector:
         return frozenset(
             worker
             for worker in self.active
-            if self._known[worker].detected_seconds is not None
-            and not self._known[worker].is_doubtful
+            if self._workers[worker].detected_seconds is not None
+            and not self._workers[worker].is_doubtful
         )
 
     def observe(self, worker: int, busy_seconds: float) -> None:
@@ -126,12 +126,12 @@ class StragglerDetector:
         workers look alike. 0 or less means less than the clock's resolution.
         """
         if worker in self.active:
-            self._known[worker].seconds.append(busy_seconds)
-            self._known[worker].is_fresh = True
+            self._workers[worker].seconds.append(busy_seconds)
+            self._workers[worker].is_fresh = True
 
     def rate(self, worker: int) -> float | None:
         """Worker-steps per second; None if the window is not full or took no measurable time."""
-        seconds = self._known[worker].seconds
+        seconds = self._workers[worker].seconds
         total = math.fsum(seconds)
         if len(seconds) != seconds.maxlen or total <= 0.0:
             return None
@@ -144,33 +144,36 @@ class StragglerDetector:
         judged again. Returns what is new, `detected`, `cleared` or `permanent`, in ascending order
         of the workers; the seconds of an event are those since the worker was detected.
         """
-        known_rates = {worker: self.rate(worker) for worker in sorted(self.active)}
-        rates = {worker: rate for worker, rate in known_rates.items() if rate is not None}
+        rates = {
+            worker: rate
+            for worker in sorted(self.active)
+            if (rate := self.rate(worker)) is not None
+        }
         if not rates:
             return []
         median, limit, slow = compare(rates, self.settings.relative_floor)
         consecutive = self.settings.consecutive_windows
         events: list[RunEvent] = []
         for worker, rate in rates.items():
-            known = self._known[worker]
-            if not known.is_fresh:
+            own = self._workers[worker]
+            if not own.is_fresh:
                 continue
-            known.is_fresh = False
-            known.slow, known.fast = (known.slow + 1, 0) if worker in slow else (0, known.fast + 1)
-            since, kind = known.detected_seconds, ""
+            own.is_fresh = False
+            own.slow, own.fast = (own.slow + 1, 0) if worker in slow else (0, own.fast + 1)
+            since, kind = own.detected_seconds, ""
             lasted = None if since is None else now_seconds - since
-            if known.fast >= consecutive and lasted is not None:
-                known.detected_seconds = None
-                known.is_doubtful = known.is_permanent = False
-                kind, what = "cleared", f"in {known.fast} windows running no longer slow"
-            elif known.slow >= consecutive:
-                known.is_doubtful = False
+            if own.fast >= consecutive and lasted is not None:
+                own.detected_seconds = None
+                own.is_doubtful = own.is_permanent = False
+                kind, what = "cleared", f"in {own.fast} windows running no longer slow"
+            elif own.slow >= consecutive:
+                own.is_doubtful = False
                 if lasted is None:
-                    known.detected_seconds = now_seconds
-                    what = f"below mean - std {limit:.3g}, in {known.slow} windows running"
+                    own.detected_seconds = now_seconds
+                    what = f"below mean - std {limit:.3g}, in {own.slow} windows running"
                     kind = "detected"
-                elif not known.is_permanent and lasted >= self.settings.permanent_after_seconds:
-                    known.is_permanent = True
+                elif not own.is_permanent and lasted >= self.settings.permanent_after_seconds:
+                    own.is_permanent = True
                     what = f"and has been slow for {lasted:.3g} s: not transient, replace it"
                     kind = "permanent"
             if kind:
@@ -184,9 +187,9 @@ class StragglerDetector:
     def leave(self, worker: int) -> None:
         """Takes a worker out of the comparison, but remembers whether it is a straggler."""
         self.active.discard(worker)
-        self._known[worker].forget()
+        self._workers[worker].forget()
 
     def join(self, worker: int) -> None:
         """Takes a worker back into the comparison, without its earlier observations."""
-        self._known[worker].forget()
+        self._workers[worker].forget()
         self.active.add(worker)

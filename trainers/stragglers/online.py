@@ -131,16 +131,16 @@ class OnlineController:
         new = {event.worker for event in events}
         stragglers = sorted(
             self._detector.stragglers,
-            key=lambda one: ((one in new and self._detector.rate(one)) or 0.0, one),
+            key=lambda worker: ((worker in new and self._detector.rate(worker)) or 0.0, worker),
         )
         spare = max(0, len(self._detector.active) - self._least_workers)
         remove, kept = sorted(stragglers[:spare]), stragglers[spare:]
         stay = f"; it is kept: at least {self._least_workers} of {len(self._workers)} workers stay"
         events = [
-            replace(one, reason=one.reason + stay)
-            if one.kind == "detected" and one.worker in kept
-            else one
-            for one in events
+            replace(event, reason=event.reason + stay)
+            if event.kind == "detected" and event.worker in kept
+            else event
+            for event in events
         ]
         for worker in remove:
             self._detector.leave(worker)

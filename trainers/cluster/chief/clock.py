@@ -16,17 +16,11 @@ class TrainingClock:
 
     @property
     def last_update_seconds(self) -> float:
-        start = self._start  # read once: another thread may stop the clock
-        if start is None:
-            return self._elapsed_seconds
-        return self._elapsed_seconds + max(0.0, self._last_update - start)
+        return self._seconds_at(self._last_update)
 
     @property
     def now_seconds(self) -> float:
-        start = self._start
-        if start is None:
-            return self._elapsed_seconds
-        return self._elapsed_seconds + max(0.0, time.perf_counter() - start)
+        return self._seconds_at(time.perf_counter())
 
     @property
     def idle_seconds(self) -> float:
@@ -56,6 +50,10 @@ class TrainingClock:
         """Stops at the last update, when a segment is over."""
         self._elapsed_seconds = self.last_update_seconds
         self._start = None
+
+    def _seconds_at(self, moment: float) -> float:
+        start = self._start  # read once: another thread may stop the clock
+        return self._elapsed_seconds + (0.0 if start is None else max(0.0, moment - start))
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ class Coordinator:
     done: int = 0
     inboxes: dict[int, queue.SimpleQueue[Ticket | Notice]] = field(init=False)
     lost: set[int] = field(default_factory=set)
+    stopping: bool = False
     resting: set[int] = field(default_factory=set)
     staleness: StalenessCount = field(default_factory=StalenessCount)
     loss: LossMean = field(default_factory=LossMean)
@@ -68,7 +69,6 @@ class Coordinator:
         self._changed = threading.Condition(self._lock)
         self._steps: SegmentSteps | None = None
         self._busy: set[int] = set()
-        self._stopping = False
         # Groups of replicas are averaged in threads of their own, beside the steps of others.
         self._apart = ThreadPoolExecutor(max(1, len(self.workers)), thread_name_prefix="average")
         self._averaging: set[int] = set()
@@ -78,7 +78,8 @@ class Coordinator:
     @property
     def members(self) -> list[int]:
         """The workers that take part, in ascending order."""
-        return [one for one in self.workers if one not in self.lost and one not in self.resting]
+        away = self.lost | self.resting
+        return [worker for worker in self.workers if worker not in away]
 
     def begin(
         self,
@@ -94,32 +95,32 @@ class Coordinator:
         """
         with self._lock:
             self._steps, self.staleness = None, StalenessCount()
-            while not self.members and not self._stopping:
+            while not self.members and not self.stopping:
                 # In slices, as `stop` does not notify.
                 self._changed.wait(_SLICE_SECONDS)
             if not self.members:
                 return
             protocol = machine(self.members)
             self._steps = SegmentSteps(protocol, self.done, end_step, undone, batches)
-            if self._stopping:
+            if self.stopping:
                 self._steps.stop()
             self._go_on(self._steps.start())
 
-    def acknowledge(self, worker: int, found: StepDone, busy_seconds: float = 0.0) -> None:
+    def acknowledge(self, worker: int, step: StepDone, busy_seconds: float = 0.0) -> None:
         """Records a finished worker-step, joins complete groups, and releases workers.
 
         `busy_seconds` do not include waiting for others.
         """
         with self._lock:
             assert self._steps is not None
-            self.loss.add(found.loss)
-            if found.staleness is not None:
-                self.staleness.add(found.staleness)
-            self._settle(self._steps.push(worker, time.monotonic(), found.replica))
+            self.loss.add(step.loss)
+            if step.staleness is not None:
+                self.staleness.add(step.staleness)
+            self._settle(self._steps.push(worker, time.monotonic(), step.replica))
             decision = self.decide(worker, busy_seconds)
-            for one in decision.remove:
-                self.resting.add(one)
-                self._settle(self._steps.leave(one))
+            for straggler in decision.remove:
+                self.resting.add(straggler)
+                self._settle(self._steps.leave(straggler))
             if decision.protocol is not None:
                 # Once it is drained, the run continues with the other protocol.
                 self._steps.cut()
@@ -187,13 +188,9 @@ class Coordinator:
 
     def stop(self) -> None:
         # Without the lock, as the caller may hold it.
-        self._stopping = True
+        self.stopping = True
         if self._steps is not None:
             self._steps.stop()
-
-    @property
-    def stopping(self) -> bool:
-        return self._stopping
 
     def wait_until_drained(self, timeout_seconds: float) -> bool:
         """Waits at most so long for the segment to end with no ticket out; whether it did."""
@@ -206,7 +203,7 @@ class Coordinator:
         self._apart.shutdown(wait=False)
 
     def _is_drained(self) -> bool:
-        is_over = self._stopping or self._steps is None or self._steps.is_over
+        is_over = self.stopping or self._steps is None or self._steps.is_over
         return is_over and not (self._busy or self._averaging)
 
     def _go_on(self, advance: Advance | None = None) -> None:
@@ -247,17 +244,13 @@ class Coordinator:
             self.on_done(self.done)
 
     def _average(self, group: Group, done: int) -> None:
-        error: BaseException | None = None
         lost: Iterable[int] = ()
         try:
             lost = self.join(group, done)
-        except BaseException as found:
-            error = found
+        except BaseException as error:
+            self.fail(None, error)
         with self._lock:
             self._averaging.difference_update(group.workers)
-            if error is not None:
-                self.error = self.error or error
-                self.stop()
             self._lose_all(lost)
             self._go_on()
             self._changed.notify_all()

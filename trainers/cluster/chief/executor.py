@@ -205,4 +205,4 @@ class ClusterExecutor:
 
     def _holders(self) -> list[int]:
         """Returns the members with a replica; a worker that has just come back has none."""
-        return [one for one in self._members() if one in self._cluster.replicas]
+        return [worker for worker in self._members() if worker in self._cluster.replicas]

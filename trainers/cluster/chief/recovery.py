@@ -47,10 +47,10 @@ class TakenSteps:
         `pushed` has the number of the worker's last task that each server has received. Returns
         whether all servers have the step by now.
         """
-        found = self._taken.get(worker_step, frozenset()) | _having(number, pushed)
-        if found:
-            self._taken[worker_step] = found
-        return len(found) == self._servers
+        servers = self._taken.get(worker_step, frozenset()) | _having(number, pushed)
+        if servers:
+            self._taken[worker_step] = servers
+        return len(servers) == self._servers
 
     def at_mark(
         self, pushed: Sequence[Sequence[int]]
@@ -60,15 +60,15 @@ class TakenSteps:
         `pushed` has the numbers of `add` for each worker. Returns the servers that have each step,
         and the tickets of steps that all servers have.
         """
-        found = defaultdict[int, frozenset[int]](frozenset, self._taken)
+        taken = defaultdict[int, frozenset[int]](frozenset, self._taken)
         tasks = list(self._tasks.values())
         for ticket, number in tasks:
-            found[ticket.worker_step] |= _having(number, pushed[ticket.worker])
-        return found, [one for one, _ in tasks if len(found[one.worker_step]) == self._servers]
+            taken[ticket.worker_step] |= _having(number, pushed[ticket.worker])
+        return taken, [step for step, _ in tasks if len(taken[step.worker_step]) == self._servers]
 
 
 def _having(number: int, pushed: Sequence[int]) -> frozenset[int]:
-    return frozenset(server for server, one in enumerate(pushed) if one == number)
+    return frozenset(server for server, last in enumerate(pushed) if last == number)
 
 
 class Recovery:

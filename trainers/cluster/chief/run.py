@@ -297,7 +297,7 @@ class TrainingRun:
                 self._fault_injector.maybe_lose(worker, is_done=False)
                 hold = self._fault_injector.hold_of(worker)
                 taken = self._taken.by(ticket.worker_step)
-                found = self._executor.step(ticket, hold, number, taken)
+                step = self._executor.step(ticket, hold, number, taken)
                 self._fault_injector.maybe_lose(worker, is_done=True)
             except BaseException as error:
                 if self._recovery.lose(ticket, number, error, self._executor.exchange):
@@ -305,11 +305,11 @@ class TrainingRun:
                     return False
                 continue
             try:
-                if not math.isfinite(found.loss):
+                if not math.isfinite(step.loss):
                     self._log.diverge("a training loss is not finite")
                     self._coordinator.stop()
                 busy_seconds = (time.perf_counter() - start) / ticket.batches
-                self._coordinator.acknowledge(worker, found, busy_seconds)
+                self._coordinator.acknowledge(worker, step, busy_seconds)
             except BaseException as error:
                 self._coordinator.fail(worker, error)
         return True
@@ -347,8 +347,8 @@ class TrainingRun:
         self._keep_events(decision)
         if decision.protocol is not None:
             self._log.is_detour = decision.protocol == "second"
-        for one in decision.remove:
-            self._executor.leave(one)
+        for straggler in decision.remove:
+            self._executor.leave(straggler)
         return decision
 
     def _tell_controller(self, worker: int, *, is_lost: bool) -> None:

@@ -121,10 +121,10 @@ class ClusterTrainer(Trainer):
         if lost is not None:
             elapsed_seconds = max(elapsed_seconds, lost.now_seconds)
             log.add_event(RunEvent("lost", lost.worker_step, elapsed_seconds, lost.reason))
-        found = [parse_injection(text) for text in spec.conditions.injections]
-        check_injections(found, self._cluster.kind, len(self._cluster.servers))
-        injections = ActiveInjections(
-            found,
+        injections = [parse_injection(text) for text in spec.conditions.injections]
+        check_injections(injections, self._cluster.kind, len(self._cluster.servers))
+        active = ActiveInjections(
+            injections,
             spec.identity.total_worker_steps,
             done=log.done,
             now_seconds=elapsed_seconds,
@@ -135,7 +135,7 @@ class ClusterTrainer(Trainer):
             log,
             TrainingClock(elapsed_seconds),
             configuration,
-            FaultInjector(injections, self._cluster),
+            FaultInjector(active, self._cluster),
             controller_of(spec.conditions.online, range(spec.identity.workers)),
             switch_state=self._program.checkpoints.switch_state(spec, log),
         )

@@ -204,10 +204,10 @@ class ParameterServer:
             for worker_step in group.stale:
                 vector, rows = self._kept[worker_step]
                 vector[: self._sizes.parameters] = 0.0
-                self._kept[worker_step] = Computed(vector, [one.none for one in rows])
+                self._kept[worker_step] = Computed(vector, [gradient.none for gradient in rows])
             taken = [self._kept.pop(worker_step) for worker_step in group.worker_steps]
             self._apply(taken, rate, momentum)
-            self._spare += [one.vector for one in taken]
+            self._spare += [step.vector for step in taken]
             return self._updates
 
     def fence(self, worker: int) -> tuple[int, int]:
@@ -224,21 +224,20 @@ class ParameterServer:
         if caller.incarnation != self._incarnations[caller.worker]:
             raise FencedError(f"worker {caller.worker} was replaced")
 
-    def _apply(self, parts: Sequence[Computed], rate: float, momentum: float) -> None:
-        computed, size = [one.vector for one in parts], self._sizes.parameters
-        gradients = [one[:size] for one in computed]
-        with self._next([one[size:] for one in computed]) as (before, after):
-            self._update(before, after, self._slots, self._updates, gradients, rate, momentum)
-            self.embeddings.push([one.rows for one in parts], rate, momentum)
-
-    def _add(self, part: Computed, task: Task) -> None:
+    def _apply(self, steps: Sequence[Computed], rate: float, momentum: float) -> None:
         size = self._sizes.parameters
-        change = part.vector[:size]
-        with self._next([part.vector[size:]]) as (before, after):
-            added(before, change, after)
+        gradients = [step.vector[:size] for step in steps]
+        with self._next([step.vector[size:] for step in steps]) as (before, after):
+            self._update(before, after, self._slots, self._updates, gradients, rate, momentum)
+            self.embeddings.push([step.rows for step in steps], rate, momentum)
+
+    def _add(self, step: Computed, task: Task) -> None:
+        size = self._sizes.parameters
+        with self._next([step.vector[size:]]) as (before, after):
+            added(before, step.vector[:size], after)
             if self._project is not None:
                 self._project(after)
-            self.embeddings.push([part.rows], task.rate, task.momentum, task.own_workers)
+            self.embeddings.push([step.rows], task.rate, task.momentum, task.own_workers)
 
     @contextmanager
     def _next(self, contributions: Sequence[Vector]) -> Iterator[tuple[Vector, Vector]]:

@@ -139,7 +139,7 @@ class Task:
     own_workers: int = 0
 
     @property
-    def parts(self) -> list[Task]:
+    def microsteps(self) -> list[Task]:
         """The single worker-steps, each a task."""
         if self.batches == 1:
             return [self]

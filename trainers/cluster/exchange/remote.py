@@ -200,27 +200,27 @@ def call_all(calls: Sequence[Call]) -> list[Any]:
     Raises:
         Exception: See `Remote.call`; a loss takes precedence over other errors.
     """
-    found: list[Any] = []
+    results: list[Any] = []
     asked: list[Call] = []
     errors: list[Exception] = []
     with ExitStack() as held:
-        for one in calls:
-            held.enter_context(one.remote.calling)
-        for one in calls:
+        for call in calls:
+            held.enter_context(call.remote.calling)
+        for call in calls:
             try:
-                one.remote.ask(one.method, one.arguments)
-                asked.append(one)
+                call.remote.ask(call.method, call.arguments)
+                asked.append(call)
             except Exception as error:
                 errors.append(error)
-        for one in asked:
+        for call in asked:
             try:
-                found.append(one.remote.answer(one.method, one.into))
+                results.append(call.remote.answer(call.method, call.into))
             except Exception as error:
                 errors.append(error)
     if errors:
         answered = (FencedError, StepError, UserError, RemoteError)
         raise min(errors, key=lambda error: isinstance(error, answered))
-    return found
+    return results
 
 
 _ERRORS: Mapping[str, type[Exception]] = {
@@ -294,16 +294,16 @@ class RemoteServers:
     def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> Pulled:
         """See `ParameterServer`; the update count is that of the first server."""
         asked = ids_for(ids, len(self._servers))
-        places = [self._model[one.shard] for one in self._servers]
-        found = call_all(
+        places = [self._model[server.shard] for server in self._servers]
+        pulled = call_all(
             [
-                Call(one.remote, "pull", (caller, own), place if one.buffers is None else None)
-                for one, own, place in zip(self._servers, asked, places, strict=True)
+                Call(server.remote, "pull", (caller, own), None if server.buffers else place)
+                for server, own, place in zip(self._servers, asked, places, strict=True)
             ]
         )
-        self._pulled_updates = [updates for updates, *_ in found]
+        self._pulled_updates = [updates for updates, *_ in pulled]
         model = self._model
-        for server, place, (_, buffer, sent, _) in zip(self._servers, places, found, strict=True):
+        for server, place, (_, buffer, sent, _) in zip(self._servers, places, pulled, strict=True):
             if server.buffers is None:
                 if sent is None or sent.shape != place.shape:
                     raise LostError(f"{server.remote.name} sent parameters of another length")
@@ -311,26 +311,25 @@ class RemoteServers:
                 model = server.buffers[buffer]
             else:
                 place[:] = server.buffers[buffer]
-        rows = rows_of(ids, [own for *_, own in found])
+        rows = rows_of(ids, [own for *_, own in pulled])
         return Pulled(self._pulled_updates[0], 0, model, rows)
 
     def push(self, caller: Caller, task: Task, computed: Vector, rows: RowGradients = ()) -> int:
         """See `ParameterServer`; leaves out the servers that have the step already."""
-        calls, positions = [], []
+        calls = {}
         rows_for = gradients_for(rows, len(self._servers))
-        for position, one in enumerate(self._servers):
-            if position not in task.taken:
+        for number, server in enumerate(self._servers):
+            if number not in task.taken:
                 # Shared memory is not sent.
-                sent = computed[one.shard] if one.buffers is None else None
-                calls.append(Call(one.remote, "push", (caller, task, sent, rows_for[position])))
-                positions.append(position)
-        updates: int = call_all(calls)[0]
+                sent = computed[server.shard] if server.buffers is None else None
+                calls[number] = Call(server.remote, "push", (caller, task, sent, rows_for[number]))
+        updates: int = call_all(list(calls.values()))[0]
         # Counted as in the first server, so that staleness is the difference to the pull.
-        return updates - self._pulled_updates[positions[0]] + self._pulled_updates[0]
+        return updates - self._pulled_updates[min(calls)] + self._pulled_updates[0]
 
     def close(self) -> None:
-        for one in self._servers:
-            one.remote.close()
+        for server in self._servers:
+            server.remote.close()
 
 
 class RemotePeer:

@@ -145,10 +145,10 @@ def _received(connected: socket.socket, size: int, deadline: float) -> bytes:
     received = b""
     while len(received) < size:
         connected.settimeout(max(_LEAST_WAIT_SECONDS, deadline - time.monotonic()))
-        part = connected.recv(size - len(received))
-        if not part:
+        arrived = connected.recv(size - len(received))
+        if not arrived:
             raise EOFError
-        received += part
+        received += arrived
     return received
 
 
@@ -167,8 +167,8 @@ class Plain:
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
 
-    def send_all(self, parts: Sequence[memoryview]) -> None:
-        left = [part for part in parts if part.nbytes]
+    def send_all(self, pieces: Sequence[memoryview]) -> None:
+        left = [piece for piece in pieces if piece.nbytes]
         while left:
             sent = self._socket.sendmsg(left[:_MOST_PIECES])
             while left and sent >= left[0].nbytes:
@@ -200,10 +200,10 @@ class Sealed:
         self._reader = Reader(Plain(connected))
         self._rest = memoryview(b"")
 
-    def send_all(self, parts: Sequence[memoryview]) -> None:
-        for part in parts:
-            for start in range(0, part.nbytes, _RECORD_BYTES):
-                self._seal(part[start : start + _RECORD_BYTES])
+    def send_all(self, pieces: Sequence[memoryview]) -> None:
+        for piece in pieces:
+            for start in range(0, piece.nbytes, _RECORD_BYTES):
+                self._seal(piece[start : start + _RECORD_BYTES])
         self._flush()
 
     def receive_into(self, memory: memoryview, flags: int = 0) -> int:
@@ -268,15 +268,14 @@ class Reader:
         """
         if self._stop - self._start < size:
             self._read_ahead(size)
-        found = memoryview(self._ahead)[self._start : self._start + size]
         self._start += size
-        return found
+        return memoryview(self._ahead)[self._start - size : self._start]
 
     def fill(self, memory: memoryview) -> None:
         """Fills `memory` with the next bytes; see `next`."""
-        known = min(memory.nbytes, self._stop - self._start)
-        memory[:known] = self.next(known)
-        memory = memory[known:]
+        ahead = min(memory.nbytes, self._stop - self._start)
+        memory[:ahead] = self.next(ahead)
+        memory = memory[ahead:]
         while memory.nbytes:
             received = self._channel.receive_into(memory, socket.MSG_WAITALL)
             if not received:

@@ -64,8 +64,8 @@ def uncut(sizes: Sizes) -> tuple[Shard, ...]:
 def cut_anywhere(sizes: Sizes, count: int) -> tuple[Shard, ...]:
     """Returns equal shards, for an optimizer with one slot per parameter in the same order."""
     cuts = [sizes.model * number // count for number in range(count + 1)]
-    found = [_piece(start, stop, sizes.parameters) for start, stop in pairwise(cuts)]
-    return tuple(replace(shard, slots=(shard.parameters,)) for shard in found)
+    shards = [_piece(start, stop, sizes.parameters) for start, stop in pairwise(cuts)]
+    return tuple(replace(shard, slots=(shard.parameters,)) for shard in shards)
 
 
 def cut_between_variables(
@@ -87,32 +87,32 @@ def cut_between_variables(
         (slice(start, start + size), None if owner is None else ends[owner])
         for start, (size, owner) in zip(starts, slots, strict=False)
     ]
-    found = []
+    shards = []
     for start, stop in pairwise(cuts):
         shard = _piece(start, stop, sum(parameters))
         has_any = _length(shard.parameters) > 0
         own = tuple(
             piece for piece, place in owned if (has_any if place is None else start <= place < stop)
         )
-        found.append(replace(shard, slots=own))
-    return tuple(found)
+        shards.append(replace(shard, slots=own))
+    return tuple(shards)
 
 
-def joined(parts: Sequence[ModelState], shards: Sequence[Shard], sizes: Sizes) -> ModelState:
-    """Joins the parts of a state; it has the update count of the first part."""
-    if len(parts) == 1:
-        return parts[0]
+def joined(states: Sequence[ModelState], shards: Sequence[Shard], sizes: Sizes) -> ModelState:
+    """Joins the states of shards; the whole has the update count of the first."""
+    if len(states) == 1:
+        return states[0]
     slots = np.empty(sizes.slots, np.float32)
-    for part, shard in zip(parts, shards, strict=True):
+    for state, shard in zip(states, shards, strict=True):
         start = 0
         for piece in shard.slots:
-            slots[piece] = part.slots[start : start + _length(piece)]
+            slots[piece] = state.slots[start : start + _length(piece)]
             start += _length(piece)
     return ModelState(
-        np.concatenate([part.parameters for part in parts]),
+        np.concatenate([state.parameters for state in states]),
         slots,
-        np.concatenate([part.statistics for part in parts]),
-        parts[0].updates,
+        np.concatenate([state.statistics for state in states]),
+        states[0].updates,
     )
 
 

@@ -93,14 +93,14 @@ class Worker:
         assert self._server is not None
         caller, server = self._server
         with self._computing:
-            parts = [self._part(one) for one in task.parts]
+            batches = [self._batch(microstep) for microstep in task.microsteps]
             # The rows of each table that any of the batches needs.
-            ids = parts[0].ids
-            if len(parts) > 1:
-                tables = zip(*(part.ids for part in parts), strict=True)
+            ids = batches[0].ids
+            if len(batches) > 1:
+                tables = zip(*(batch.ids for batch in batches), strict=True)
                 ids = [np.unique(np.concatenate(of_batches)) for of_batches in tables]
             pulled = server.pull(caller, ids)
-            loss, busy_seconds = self._compute_all(pulled.model, parts, ids, pulled.rows)
+            loss, busy_seconds = self._compute_all(pulled.model, batches, ids, pulled.rows)
             if task.own_workers:
                 self._turn(pulled.model, task)
         _wait(task.hold, busy_seconds)
@@ -220,32 +220,32 @@ class Worker:
             assert self._own is not None
             self._own.turn(model[:size], self._computed[:size], task.rate, task.momentum)
 
-    def _part(self, task: Task) -> _Part:
+    def _batch(self, task: Task) -> _Batch:
         examples = self._examples(task)
-        return _Part(task, examples, self._wanted(task, examples))
+        return _Batch(task, examples, self._wanted(task, examples))
 
     def _compute_all(
-        self, model: Vector, parts: Sequence[_Part], ids: Sequence[Ids], rows: Sequence[Vector]
+        self, model: Vector, batches: Sequence[_Batch], ids: Sequence[Ids], rows: Sequence[Vector]
     ) -> tuple[float, float]:
         """Computes the mean results of several batches at the same parameters; see `_compute`.
 
         Each batch is normalized by itself and moves the statistics as it would in a round.
         """
-        if len(parts) == 1:
-            return self._compute(model, *parts[0], rows)
+        if len(batches) == 1:
+            return self._compute(model, *batches[0], rows)
         losses, gradients, seconds = [], [], 0.0
         total = np.zeros_like(self._computed)
         # Gradients that diverge become infinite, which the loss reveals.
         with np.errstate(over="ignore", invalid="ignore"):
-            for part in parts:
-                tables = zip(part.ids, ids, rows, strict=True)
-                own = [values[np.searchsorted(known, wanted)] for wanted, known, values in tables]
-                loss, busy_seconds = self._compute(model, *part, own)
+            for batch in batches:
+                tables = zip(batch.ids, ids, rows, strict=True)
+                own = [values[np.searchsorted(pulled, wanted)] for wanted, pulled, values in tables]
+                loss, busy_seconds = self._compute(model, *batch, own)
                 losses.append(loss)
                 seconds += busy_seconds
                 gradients.append(self._row_gradients)
                 total += self._computed
-            np.divide(total, np.float32(len(parts)), out=self._computed)
+            np.divide(total, np.float32(len(batches)), out=self._computed)
         self._row_gradients = [
             mean_of_rows(of_embeddings) for of_embeddings in zip(*gradients, strict=True)
         ]
@@ -284,9 +284,9 @@ class Worker:
         self._row_gradients = EmbeddingSteps.gradients(ids, gradients[dense:])
         del gradients[dense:]
         computed, place = self._computed, 0
-        for part in map(as_array, gradients):
-            computed[place : place + part.size] = part
-            place += part.size
+        for gradient in map(as_array, gradients):
+            computed[place : place + gradient.size] = gradient
+            place += gradient.size
         computed[place:] = as_array(contribution)
         return float(loss), time.perf_counter() - start
 
@@ -295,7 +295,7 @@ def _piece(size: int, position: int, pieces: int) -> tuple[int, int]:
     return size * position // pieces, size * (position + 1) // pieces
 
 
-class _Part(NamedTuple):
+class _Batch(NamedTuple):
     task: Task
     examples: Sequence[Any]
     ids: Sequence[Ids]
@@ -352,8 +352,7 @@ def compiled_or(
     model = np.zeros(plan.sizes.model, np.float32)
     try:
         compiled = plan.compiled.restored()
-        found = compiled(model, *feed.rows(0, 0), np.zeros(2, np.int64))
-        as_array(found[0])
+        as_array(compiled(model, *feed.rows(0, 0), np.zeros(2, np.int64))[0])
     except Exception as error:  # XLA fails in many ways
         _LOG.warning("the step is not compiled: %s", one_line(error))
         return step

@@ -103,11 +103,11 @@ class Cluster(ABC):
         """
         count, dense = len(self.servers), replace(state, embeddings=None)
         ahead = [sum(number in taken for taken in undone.values()) for number in range(count)]
-        parts = [
-            replace(shard.of(dense), updates=state.updates + own - ahead[0])
+        states = [
+            (replace(shard.of(dense), updates=state.updates + own - ahead[0]),)
             for shard, own in zip(self._shards, ahead, strict=True)
         ]
-        self._call_servers("load", [(part,) for part in parts])
+        self._call_servers("load", states)
         if state.embeddings is not None:
             self.embeddings.load(state.embeddings)
 
@@ -157,14 +157,13 @@ class Cluster(ABC):
 
         While workers push, the pieces of several parameter servers may be an update apart.
         """
-        asked = ids_for(ids, len(self.servers))
-        found = self._call_servers("snapshot", [(own,) for own in asked])
-        rows = rows_of(ids, [own for _, _, *own in found])
-        if len(found) == 1:
-            return found[0][0], found[0][1], *rows
-        parts = zip(*((one[0], one[1]) for one in found), strict=True)
-        parameters, statistics = (np.concatenate(part) for part in parts)
-        return parameters, statistics, *rows
+        wanted = [(own,) for own in ids_for(ids, len(self.servers))]
+        snapshots = self._call_servers("snapshot", wanted)
+        rows = rows_of(ids, [own for _, _, *own in snapshots])
+        if len(snapshots) == 1:
+            return *snapshots[0][:2], *rows
+        parameters, statistics = zip(*(snapshot[:2] for snapshot in snapshots), strict=True)
+        return np.concatenate(parameters), np.concatenate(statistics), *rows
 
     def step(self, worker: int, task: Task) -> Push:
         """Has a worker do a task, and waits for it.
@@ -193,13 +192,13 @@ class Cluster(ABC):
         self, method: str, arguments: Sequence[tuple[Any, ...]] | None = None
     ) -> list[Any]:
         each = arguments or [()] * len(self.servers)
-        calls, found = [], []
+        calls, results = [], []
         for server, own in zip(self.servers, each, strict=True):
             if isinstance(server, Remote):
                 calls.append(Call(server, method, own))
             else:
-                found.append(getattr(server, method)(*own))
-        return call_all(calls) if calls else found
+                results.append(getattr(server, method)(*own))
+        return call_all(calls) if calls else results
 
     # Replicas, which are on the workers
 
@@ -291,12 +290,12 @@ class Cluster(ABC):
     def mean_replica(self, workers: Iterable[int]) -> ModelState:
         """Returns the mean of these replicas, slots included, with the highest update count."""
         sizes = self.program.sizes
-        found = self._fetched(workers, ("model", sizes.model), ("slots", sizes.slots))
-        model, slots = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
+        replicas = self._fetched(workers, ("model", sizes.model), ("slots", sizes.slots))
+        model, slots = (mean_of(vectors) for vectors in zip(*replicas.values(), strict=True))
         parameters, statistics = np.split(model, [sizes.parameters])
         if self.program.project is not None:
             self.program.project(parameters)
-        updates = max(self.replicas[worker] for worker in found)
+        updates = max(self.replicas[worker] for worker in replicas)
         return ModelState(parameters, slots, statistics, updates)
 
     def replica_snapshot(self, workers: Iterable[int]) -> tuple[Vector, Vector]:
@@ -305,10 +304,10 @@ class Cluster(ABC):
         averages: list[tuple[Piece, int]] = []
         if program.optimizer.has_averages:
             averages = [("slots", sizes.parameters)]
-        found = self._fetched(workers, ("model", sizes.model), *averages)
-        model, *of_averages = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
+        replicas = self._fetched(workers, ("model", sizes.model), *averages)
+        model, *of_averages = (mean_of(vectors) for vectors in zip(*replicas.values(), strict=True))
         parameters, statistics = np.split(model, [sizes.parameters])
-        if any(map(self.replicas.__getitem__, found)) and of_averages:
+        if any(map(self.replicas.__getitem__, replicas)) and of_averages:
             parameters = of_averages[0]
         elif program.project is not None:
             program.project(parameters)
@@ -317,10 +316,10 @@ class Cluster(ABC):
     def _fetched(
         self, workers: Iterable[int], *wanted: tuple[Piece, int]
     ) -> dict[int, tuple[Vector, ...]]:
-        found = dict(self._each_fetched(workers, *wanted))
-        if not found:
+        vectors = dict(self._each_fetched(workers, *wanted))
+        if not vectors:
             raise _all_lost()
-        return found
+        return vectors
 
     def _each_fetched(
         self, workers: Iterable[int], *wanted: tuple[Piece, int]
@@ -334,7 +333,7 @@ class Cluster(ABC):
                 except (LostError, RemoteError):
                     continue
                 # One that has just taken the place of another has nothing yet.
-                if all(one.size == size for one, (_, size) in zip(pieces, wanted, strict=True)):
+                if [piece.size for piece in pieces] == [size for _, size in wanted]:
                     yield worker, pieces
 
     def _each(self, workers: Sequence[int], do: Callable[[int, int], object]) -> list[int]:
@@ -374,8 +373,8 @@ class Cluster(ABC):
         Raises:
             ServerLostError: A parameter server is gone as well.
         """
-        found = self._call_servers("fence", [(worker,)] * len(self.servers))
-        incarnations, pushed = zip(*found, strict=True)
+        answers = self._call_servers("fence", [(worker,)] * len(self.servers))
+        incarnations, pushed = zip(*answers, strict=True)
         self.discard(worker)
         self._give_up(worker, incarnations[0])
         return pushed

@@ -100,27 +100,26 @@ class Rendezvous:
     def _on_wire(self, wire: Wire) -> None:
         hello: Hello = wire.receive().read(Hello)
         if hello.address is not None:
-            arrival = Arrival(hello.token, hello.address, wire)
             with self._changed:
                 former = self._there.get(wire.peer)
-                self._there[wire.peer] = arrival
+                self._there[wire.peer] = Arrival(hello.token, hello.address, wire)
                 self._changed.notify_all()
             if former is not None:
                 former.drop()
             return
-        known = self._awaited(
-            wire.peer, lambda found: found.token == hello.token, _PATIENCE_SECONDS
+        arrival = self._awaited(
+            wire.peer, lambda other: other.token == hello.token, _PATIENCE_SECONDS
         )
-        if known is None:
+        if arrival is None:
             wire.close()
             return
-        known.pulse = wire
+        arrival.pulse = wire
         try:
             while True:
                 wire.receive().read(None)
-                known.heard_seconds = time.monotonic()
+                arrival.heard_seconds = time.monotonic()
         except (OSError, EOFError):
-            known.drop()
+            arrival.drop()
 
 
 _LOG = logging.getLogger(__name__)
@@ -221,7 +220,8 @@ class ConnectedCluster(Cluster):
                 self._launcher.signal(part, signal.SIGKILL)
                 arrival.drop()
                 # The signal may not reach it, while its machine still holds this wire.
-                self._drop_peer(arrival.address)
+                if peer := self._peers.pop(arrival.address, None):
+                    peer.close()
         self._look_seconds = time.monotonic()
 
     @override
@@ -320,11 +320,6 @@ class ConnectedCluster(Cluster):
             raise RetryableError(
                 f"{self._name((WORKER, worker))} cannot join the parameter server ({error})"
             ) from error
-
-    def _drop_peer(self, address: Address) -> None:
-        peer = self._peers.pop(address, None)
-        if peer is not None:
-            peer.close()
 
     @override
     def _peer(self, worker: int) -> RemotePeer:
