@@ -11,14 +11,16 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from syncswitch.cli.words import in_options
 from syncswitch.storage.errors import STEERING, Said
+from syncswitch.trainers.trainer import Observer, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from syncswitch.storage.records.job import WorkloadIdentity
-    from syncswitch.storage.records.trial import Evaluation
+    from syncswitch.storage.records.trial import Evaluation, RunEvent
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -146,33 +148,82 @@ def rich_console(*, stderr: bool = False) -> Console:
     return PrintableConsole(stderr=stderr, width=width, highlight=False, soft_wrap=False)
 
 
-class ProgressLines:
-    """Says how far a run is where nothing can be redrawn: after each tenth of it, in one line.
+@contextmanager
+def progress_display() -> Iterator[tuple[Callable[[str], None], Progress | None]]:
+    """What writes lines, and progress bars below them on a terminal."""
+    if not sys.stderr.isatty():
+        yield print_note, None
+        return
+    with progress_bars(rich_console(stderr=True)) as bars:
+        yield partial(bars.console.print, markup=False), bars
 
-    Quick tenths are passed over, so that a short run says nothing.
+
+class RunProgress(Observer):
+    """Shows how far a run is: by a bar of its own, or a line after each tenth where there are none.
+
+    Quick tenths are passed over, so that a short run says nothing. All its lines begin with
+    `begin`, and only events are told unless it `has_lines`.
     """
 
     def __init__(
-        self, identity: WorkloadIdentity, seconds: Callable[[], float] = time.monotonic
+        self,
+        identity: WorkloadIdentity,
+        title: str,
+        write: Callable[[str], None],
+        bars: Progress | None = None,
+        begin: str = "",
+        *,
+        has_lines: bool = True,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._identity, self._seconds = identity, seconds
+        self._identity, self._title, self._begin = identity, title, begin
+        self._write, self._bars, self._has_lines = write, bars, has_lines and bars is None
+        self._seconds = seconds
         self._began = self._last = seconds()
         self._next_step = 1.0
+        self._bar = None if bars is None else bars.add_task(title, total=self._total)
 
-    def line(self, evaluation: Evaluation) -> str | None:
-        """The line after an evaluation, if it is time for one."""
-        from syncswitch.searcher.words import duration_text
+    @property
+    def _total(self) -> int:
+        return self._identity.total_worker_steps
 
-        step, total = evaluation.worker_step, self._identity.total_worker_steps
-        now = self._seconds()
-        is_early = step < self._next_step or now < self._last + _QUIET_SECONDS
-        if is_early or not step < total:
-            return None
-        self._last, self._next_step = now, (10 * step // total + 1) * total / 10
-        left = duration_text((now - self._began) * (total - step) / step)
+    def on_progress(self, worker_step: int) -> None:
+        self._update(completed=worker_step)
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         metric = self._identity.decided_by
         value = f"{metric.name} {metric.text(evaluation.accuracy)}"
-        return f"{self._identity.step_noun} {step:,} of {total:,}, {value}, about {left} left"
+        self._update(description=f"{self._title}, {value}")
+        if self._has_lines:
+            self._tell_tenth(evaluation.worker_step, value)
+        return Verdict.CONTINUE
+
+    def _tell_tenth(self, step: int, value: str) -> None:
+        from syncswitch.searcher.words import duration_text
+
+        now, total = self._seconds(), self._total
+        is_early = step < self._next_step or now < self._last + _QUIET_SECONDS
+        if is_early or not step < total:
+            return
+        self._last, self._next_step = now, (10 * step // total + 1) * total / 10
+        left = duration_text((now - self._began) * (total - step) / step)
+        place = f"{self._identity.step_noun} {step:,} of {total:,}"
+        self._write(f"{self._begin}{place}, {value}, about {left} left")
+
+    def on_event(self, event: RunEvent) -> None:
+        from syncswitch.trainers.run.record import event_line, is_remarkable
+
+        if is_remarkable(event):
+            self._write(f"{self._begin}{event_line(event, self._identity.step_noun)}")
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self._bars is not None and self._bar is not None:
+            self._bars.remove_task(self._bar)
+
+    def _update(self, **changes: Any) -> None:
+        if self._bars is not None and self._bar is not None:
+            self._bars.update(self._bar, **changes)
 
 
 def progress_bars(console: Console) -> Progress:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,49 +23,15 @@ from syncswitch.trainers.run.record import is_remarkable
 if TYPE_CHECKING:
     from syncswitch.searcher.training.train import Training
     from syncswitch.storage.records.job import WorkloadIdentity
-    from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
-    from syncswitch.trainers.trainer import Observer, Verdict
+    from syncswitch.storage.records.trial import TrialRecord
+    from syncswitch.trainers.trainer import Observer
 
 
 @contextmanager
 def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
-    """An observer that shows progress bars on a terminal, elsewhere some lines."""
-    from syncswitch.trainers.run.record import event_line
-    from syncswitch.trainers.trainer import Observer, Verdict
-
-    if not sys.stderr.isatty():
-        lines = console.ProgressLines(identity)
-
-        class Lines(Observer):
-            def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-                if (line := lines.line(evaluation)) is not None:
-                    console.print_note(line)
-                return Verdict.CONTINUE
-
-            def on_event(self, event: RunEvent) -> None:
-                if is_remarkable(event):
-                    console.print_note(event_line(event, identity.step_noun))
-
-        yield Lines()
-        return
-    with console.progress_bars(console.rich_console(stderr=True)) as bars:
-        task = bars.add_task(f"training {identity.name}", total=identity.total_worker_steps)
-        metric = identity.decided_by
-
-        class Bar(Observer):
-            def on_progress(self, worker_step: int) -> None:
-                bars.update(task, completed=worker_step)
-
-            def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-                value = metric.text(evaluation.accuracy)
-                bars.update(task, description=f"training {identity.name}, {metric.name} {value}")
-                return Verdict.CONTINUE
-
-            def on_event(self, event: RunEvent) -> None:
-                if is_remarkable(event):
-                    bars.console.print(event_line(event, identity.step_noun), markup=False)
-
-        yield Bar()
+    """An observer that shows a progress bar on a terminal, elsewhere some lines."""
+    with console.progress_display() as (write, bars):
+        yield console.RunProgress(identity, f"training {identity.name}", write, bars)
 
 
 _LONG_PHASE_PERCENT = 10.0

@@ -22,11 +22,10 @@ import click
 
 from syncswitch.cli.console import (
     EXIT_INTERRUPTED,
-    ProgressLines,
+    RunProgress,
     print_error,
     print_note,
-    progress_bars,
-    rich_console,
+    progress_display,
 )
 from syncswitch.cli.words import OPTION_WORDS, in_options
 from syncswitch.searcher.backends.base import Job
@@ -43,11 +42,10 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.command.reports import RepeatedOutput
 from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.parent import die_with_parent
-from syncswitch.trainers.run.record import event_line, is_remarkable
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 
 _MOST_PARALLEL_RUNS = 256
@@ -190,17 +188,14 @@ class ProgressReporter(Reporter):
     def __init__(
         self, write: Callable[[str], None], what: str = "search", bars: Progress | None = None
     ) -> None:
-        self._write = write
-        self._what = what
+        self._write, self._what, self._bars = write, what, bars
         self._finished_runs = 0
         self._most_runs: int | None = None
         self._is_first_state = True
         self._waiting_for: float | None = None
-        self._bars = bars
-        self._lines: ProgressLines | None = None
         self.told = RepeatedOutput().told
         self._search_bar = None if bars is None else bars.add_task(what, total=None)
-        self._run_bar: TaskID | None = None
+        self._run: RunProgress | None = None
 
     def tell(self, line: str) -> None:
         """Writes a line, without what a failed command printed if that was told before."""
@@ -217,7 +212,7 @@ class ProgressReporter(Reporter):
                     runs = f"{finished_runs} of at most {counted(most_runs, 'run')}"
                 self.tell(f"continuing after {runs}")
         self._is_first_state = False
-        self._move(self._search_bar, completed=finished_runs, total=most_runs)
+        self._move_search(completed=finished_runs, total=most_runs)
 
     def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
         if not is_further_process():
@@ -227,34 +222,33 @@ class ProgressReporter(Reporter):
 
     def on_run(self, trial: ReportedTrial) -> None:
         self._waiting_for = None
-        self._drop_run_bar()
-        if self._bars is not None:
-            total = trial.identity.total_worker_steps
-            self._run_bar = self._bars.add_task(label_of(trial), total=total)
-        elif not is_further_process():
-            self._lines = ProgressLines(trial.identity)
+        self._end_run()
+        self._run = RunProgress(
+            trial.identity,
+            label_of(trial),
+            self.tell,
+            self._bars,
+            f"{label_of(trial)}: ",
+            has_lines=not is_further_process(),
+        )
 
     def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
         """Moves both bars, so that the remaining time of the search does not jump between runs."""
-        if self._run_bar is not None:
+        if self._run is not None:
+            self._run.on_progress(worker_step)
             part = worker_step / trial.identity.total_worker_steps
-            self._move(self._run_bar, completed=worker_step)
-            self._move(self._search_bar, completed=self._finished_runs + part)
+            self._move_search(completed=self._finished_runs + part)
 
     def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
-        metric = trial.identity.decided_by
-        text = f"{label_of(trial)}, {metric.name} {metric.text(evaluation.accuracy)}"
-        self._move(self._run_bar, description=text)
-        line = None if self._lines is None else self._lines.line(evaluation)
-        if line is not None:
-            self.tell(f"{label_of(trial)}: {line}")
+        if self._run is not None:
+            self._run.on_evaluation(evaluation)
 
     def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
-        if is_remarkable(event):
-            self.tell(f"{label_of(trial)}: {event_line(event, trial.identity.step_noun)}")
+        if self._run is not None:
+            self._run.on_event(event)
 
     def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
-        self._drop_run_bar()
+        self._end_run()
         metric = record.spec.identity.decided_by
         measured = f"{metric.name} {metric.text(record.converged_accuracy)}"
         outcome = "diverged" if record.diverged else measured
@@ -263,12 +257,12 @@ class ProgressReporter(Reporter):
         self.tell(f"{number} {label_of(trial)}: {outcome} in {_price_text(record)}")
 
     def on_cancelled(self, trial: ReportedTrial, record: TrialRecord) -> None:
-        self._drop_run_bar()
+        self._end_run()
         cost = f"{record.paid_seconds:.1f} s of training"
         self.tell(f"{label_of(trial)}: stopped as no longer needed, after {cost}")
 
     def on_failed(self, trial: ReportedTrial, reason: str) -> None:
-        self._drop_run_bar()
+        self._end_run()
         self.tell(f"{label_of(trial)} failed and will be repeated: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
@@ -282,14 +276,14 @@ class ProgressReporter(Reporter):
     def on_database_away(self, patience_seconds: float) -> None:
         self.tell(f"the database does not answer; trying again for {patience_seconds:.0f} s")
 
-    def _move(self, bar: TaskID | None, **changes: Any) -> None:
-        if self._bars is not None and bar is not None:
-            self._bars.update(bar, **changes)
+    def _move_search(self, **changes: Any) -> None:
+        if self._bars is not None and self._search_bar is not None:
+            self._bars.update(self._search_bar, **changes)
 
-    def _drop_run_bar(self) -> None:
-        if self._bars is not None and self._run_bar is not None:
-            self._bars.remove_task(self._run_bar)
-            self._run_bar = None
+    def _end_run(self) -> None:
+        if self._run is not None:
+            self._run.close()
+            self._run = None
 
 
 def _price_text(record: TrialRecord) -> str:
@@ -308,12 +302,8 @@ def _price_text(record: TrialRecord) -> str:
 @contextlib.contextmanager
 def reporting(what: str) -> Iterator[ProgressReporter]:
     """Progress bars on a terminal, which disappear at the end; plain lines elsewhere."""
-    with contextlib.ExitStack() as stack:
-        reporter = ProgressReporter(print_note, what)
-        if sys.stderr.isatty():
-            bars = stack.enter_context(progress_bars(rich_console(stderr=True)))
-            tell = functools.partial(bars.console.print, markup=False)
-            reporter = ProgressReporter(tell, what, bars)
+    with progress_display() as (write, bars):
+        reporter = ProgressReporter(write, what, bars)
         try:
             yield reporter
         except RetryableError as error:

@@ -86,13 +86,13 @@ def test_bars_write_the_same_lines(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_a_terminal_a_run_has_a_line_now_and_then() -> None:
     times = iter([0.0, 29.0, 31.0, 31.5, 40.0, 62.0, 100.0, 900.0])
     job = identity(total_worker_steps=1000, data_set=None, batch_size=None)
-    lines = console.ProgressLines(job, lambda: next(times))
-    tested = [
-        lines.line(Evaluation(step, 0.0, 0.5, 0.1)) for step in (50, 51, 90, 99, 100, 199, 1000)
-    ]
-    assert [*filter(None, tested)] == [
-        "step 51 of 1,000, accuracy 0.5000, about 10 min left",
-        "step 100 of 1,000, accuracy 0.5000, about 9 min left",
+    lines: list[str] = []
+    run = console.RunProgress(job, "", lines.append, begin="run: ", seconds=lambda: next(times))
+    for step in (50, 51, 90, 99, 100, 199, 1000):
+        run.on_evaluation(Evaluation(step, 0.0, 0.5, 0.1))
+    assert lines == [
+        "run: step 51 of 1,000, accuracy 0.5000, about 10 min left",
+        "run: step 100 of 1,000, accuracy 0.5000, about 9 min left",
     ]
 
 
