@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from tests.trainers.conftest import cluster_of, keras, make_trainer
-
-__all__ = ["cluster_of", "keras", "make_trainer"]
+from tests.trainers.conftest import cluster_of, keras, make_trainer  # noqa: F401 (fixtures)

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
 from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
 from syncswitch.cli.words import _COMMANDS, OPTION_WORDS
 from syncswitch.storage.errors import Command, Run, Set, UserError, Words, leave_out
+from tests.searcher.command_line import commands
 from tests.wording import Said
 
 ROOT = Path(__file__).parents[2]
@@ -24,17 +24,10 @@ BELOW = {
 PYTHON = "searcher/api.py"  # speaks Python itself
 
 
-def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
-            yield from commands(inner, f"{path} {name}")
-
-
-ALL = dict([*commands(run, "syncswitch-run"), *commands(search, "syncswitch-search")])
+ALL = {
+    " ".join(path): command
+    for path, command in (*commands(run, "syncswitch-run"), *commands(search, "syncswitch-search"))
+}
 OPTIONS = {
     name
     for command in ALL.values()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from click import Command
+from click import Command, Context, Group
 from click.testing import CliRunner, Result
 
 from syncswitch.cli.search.main import main
@@ -40,6 +41,17 @@ class Invoke:
     def answer(self, *words: str) -> Any:
         """What such a command says to a script."""
         return json.loads(self.succeeds(*words, "--json").stdout)
+
+
+def commands(command: Command, *path: str) -> Iterator[tuple[tuple[str, ...], Command]]:
+    """A command, and all those in it, each with its words."""
+    yield path, command
+    if isinstance(command, Group):
+        context = Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from commands(child, *path, name)
 
 
 QUICK = ["--strategy", "paper", "--halvings", "3", "--runs", "2"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.searcher.conftest import (
+from tests.searcher.conftest import (  # noqa: F401 (fixtures)
     invoke,
     one_version,
     search_template,
@@ -11,13 +11,3 @@ from tests.searcher.conftest import (
     two_versions,
     url,
 )
-
-__all__ = [
-    "invoke",
-    "one_version",
-    "search_template",
-    "searched",
-    "two_clusters",
-    "two_versions",
-    "url",
-]

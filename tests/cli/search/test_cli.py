@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
-from command_line import LEAST, OTHER, QUICK, Invoke, database_file, error_line
+from command_line import LEAST, OTHER, QUICK, Invoke, commands, database_file, elsewhere, error_line
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.run.main import main as run_main
-from syncswitch.cli.search.launch.run import run
+from syncswitch.cli.search.launch.run import chosen_pairs, run
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.backends.replay import RecordedRuns
+from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.searcher.strategies.registry import STRATEGIES
+from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.trainer import Trainer
@@ -214,19 +219,14 @@ def test_status_and_trials(invoke: Invoke) -> None:
 
 
 def test_help_of_every_command(invoke: Invoke) -> None:
-    def walk(command: Any, path: list[str]) -> None:
-        result = invoke.succeeds(*path, "--help")
-        if not isinstance(command, click.Group):
-            assert "--debug" in result.stdout
-            return
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            child = command.get_command(context, name)
-            assert f"{name} " in result.stdout
-            assert child.get_short_help_str(200) in " ".join(result.stdout.split())
-            walk(child, [*path, name])
-
-    walk(main, [])
+    helps: dict[tuple[str, ...], str] = {}
+    for path, command in commands(main):
+        helps[path] = invoke.succeeds(*path, "--help").stdout
+        assert isinstance(command, click.Group) or "--debug" in helps[path]
+        if path:
+            above = helps[path[:-1]]
+            assert f"{path[-1]} " in above
+            assert command.get_short_help_str(200) in " ".join(above.split())
 
 
 @pytest.mark.parametrize("command", ["run", "sweep", "syncswitch-run"])
@@ -303,3 +303,115 @@ def test_what_init_writes_trains(invoke: Invoke, tmp_path: Path) -> None:
     (swept,) = invoke.answer("sweep", f"{file}:workload", "--at", "100", "--runs", "1", *simulated)
     assert swept["mean_accuracy"] > 0.9
     assert "already exists" in error_line(invoke("init", str(file)))
+
+
+def test_any_is_each_second_protocol_with_the_rate_of_the_workload() -> None:
+    seconds = ["asp", "qsr:8:0.16:zeroed", "local-sgd:8:zeroed", "selsync:0.3"]
+    seconds += ["ssp:3", "dssp:3-15", "gba:3"]
+    found = chosen_pairs(SimulatedCluster(), ["any"], "breast-cancer", 8)
+    assert found == tuple(("bsp", second) for second in seconds)
+    # Nobody knows the rates of recorded runs.
+    seconds.remove("qsr:8:0.16:zeroed")
+    found = chosen_pairs(RecordedRuns("recorded.db"), ["any"], "breast-cancer", 8)
+    assert found == tuple(("bsp", second) for second in seconds)
+
+
+# In one process, as its start takes longest: what one has imported, those after it may.
+EACH = """
+import json, os, sys
+sys.modules |= {"pandas": None, "pyarrow": None}
+from syncswitch.cli.search.main import main
+for words, environment, heavy, status in json.loads(sys.argv[1]):
+    os.environ |= environment
+    try:
+        main(words, prog_name="syncswitch-search")
+    except SystemExit as exit:
+        found = [name for name in heavy.split() if sys.modules.get(name)]
+        assert (exit.code, found) == (status, []), (words, exit.code, found)
+    for name in environment:
+        del os.environ[name]
+"""
+TAB = {
+    "_SYNCSWITCH_SEARCH_COMPLETE": "bash_complete",
+    "COMP_WORDS": "syncswitch-search trials gen",
+    "COMP_CWORD": "2",
+}
+OFTEN = "alembic keras numpy optuna pandas psutil pydantic rich scipy sklearn tensorflow"
+HELP = "tensorflow keras optuna alembic rich"
+READS = "tensorflow keras optuna alembic sqlalchemy.orm sqlalchemy.dialects.postgresql"
+
+
+@pytest.mark.usefixtures("one_version")
+def test_commands_import_nothing_heavy(url: str, folder: Path) -> None:
+    replay = ["run", "generated", "--trainer", "replay", "--recordings", url]
+    replay += ["--storage", elsewhere(folder), "--strategy", "paper", "--halvings", "2"]
+    asked = [
+        (["--help"], {}, f"{OFTEN} sqlalchemy", 0),
+        (["policy", "lookup", "generated"], {}, f"{OFTEN} {READS}", 0),
+        (["run", "--help"], {}, HELP, 0),
+        (["policy", "lookup", "--help"], {}, HELP, 0),
+        ([], TAB, READS, 0),
+        (["policy", "lookup", "other", "--workers", "8"], {}, READS, 1),
+        (["trials"], {}, "tensorflow keras", 0),
+        (["trials", "--json"], {}, "tensorflow keras", 0),
+        (["trials", "--format", "csv"], {}, "tensorflow keras", 0),
+        (["switch-points", "--json"], {}, "tensorflow keras", 0),
+        # Nothing of the workload is loaded.
+        ([*replay, "--runs", "1"], {}, "tensorflow keras", 0),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", EACH, json.dumps(asked)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, ENVIRONMENT_VARIABLE: url},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "plain,generated" in done.stdout.splitlines()
+
+
+def test_each_run_of_a_search_has_a_folder(invoke: Invoke, tmp_path: Path) -> None:
+    found = invoke.answer("run", "digits", *QUICK, "--tensorboard", str(tmp_path / "logs"))
+    (group,) = (tmp_path / "logs").iterdir()
+    assert group.name == found["policy"]["study"]
+    assert sorted(path.parent.name for path in group.glob("*/events.out.tfevents.*")) == [
+        f"switch-{percent}-run-{run}" for percent in (100, 12.5, 25, 50) for run in (1, 2)
+    ]
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_without_the_package_nothing_is_begun(
+    invoke: Invoke, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    before = database_file(url).read_bytes()
+    result = invoke("run", "digits", *QUICK, "--tensorboard", str(tmp_path / "logs"))
+    assert result.exit_code == 2
+    assert "pip install 'syncswitch[tensorboard]'" in error_line(result)
+    assert database_file(url).read_bytes() == before
+
+
+COMMANDS = {
+    "report": ["report", "generated"],
+    "policy": ["policy", "export", "generated"],
+    "csv": ["trials", "--format", "csv"],
+    "json": ["trials", "--format", "json"],
+    "parquet": ["trials", "--format", "parquet"],
+}
+
+
+@pytest.mark.usefixtures("one_version")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_is_overwritten_only_by_the_command_that_wrote_it(
+    invoke: Invoke, url: str, tmp_path: Path, command: str
+) -> None:
+    database, script, own = database_file(url), tmp_path / "train.py", tmp_path / "output"
+    script.write_text("import os\n")
+    before = database.read_bytes()
+    for path in (database, script):
+        line = error_line(invoke(*COMMANDS[command], "-o", str(path)))
+        assert f"{path} exists, and is not a file of the kind that is to be written" in line
+    assert database.read_bytes() == before
+    assert script.read_text() == "import os\n"
+    for _ in range(2):
+        invoke.succeeds(*COMMANDS[command], "-o", str(own))
+        assert own.stat().st_size > 0

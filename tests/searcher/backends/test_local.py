@@ -7,7 +7,9 @@ from click.testing import CliRunner
 
 from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
+from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.backends.ray import RayCluster
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers.cluster.processes.this_machine import NO_GPU
 from tests.private_network import free_ports
@@ -134,3 +136,18 @@ def test_parts_that_others_start_cannot_be_started_anew() -> None:
     done = CliRunner(env=tf_config()).invoke(search, ["run", "digits", "--switch", "restart"])
     assert done.exit_code == 2
     assert "can only be restarted by the platform that started them; leave it out" in done.output
+
+
+RAY = RayCluster(cpus_per_worker=4, gpus_per_worker=0.5, parameter_servers=2)
+LOCAL = LocalTrainer(launcher="processes", gpus_per_worker=0.5, parameter_servers=2)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "kind"),
+    [
+        (RAY, "ray, 4 CPU, 0.5 GPU, 2 parameter servers"),
+        (LOCAL, "local/processes, 2 parameter servers, 0.5 GPU"),
+    ],
+)
+def test_the_name_of_a_kind_stays_as_databases_hold_it(trainer: TrainerChoice, kind: str) -> None:
+    assert trainer.kind == kind
