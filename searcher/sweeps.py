@@ -26,7 +26,6 @@ from syncswitch.searcher.strategies.baseline import (
     check_baseline,
     measured_threshold,
 )
-from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.database.engine import Database
@@ -53,63 +52,13 @@ _USUAL_REFERENCE = "bsp"
 _MOST_POINTS = 30
 
 
-class SweepLoop(TrialLoop[list[StoredTrial]]):
-    """Trains a job a given number of times at each of some switch points.
+class SweepLoop(TrialLoop[int]):
+    """Makes the runs that a sweep of a job lacks; its answer is their number."""
 
-    It finds all runs of the job that may be compared, at any switch point. Two sweeps with the
-    same arguments on the same database are one: the second goes on where the first stopped, shares
-    its work, or answers at once. `new_runs` is the number of runs that were made for it.
-    """
-
-    new_runs = 0
-
-    def __init__(
-        self,
-        database: Database,
-        identity: WorkloadIdentity,
-        plan: SearchPlan,
-        open_trainer: Callable[[], Trainer],
-        **options: Unpack[LoopOptions],
-    ) -> None:
-        """Opens the study; the plan has a `SweepStrategy`, which does not know yet what to make.
-
-        Raises UserError as `TrialLoop`, or if the baseline diverged.
-        """
-        strategy = plan.strategy
-        assert isinstance(strategy, SweepStrategy)
-        # These decide which runs count.
-        self._counting = (identity, plan.trainer, plan.conditions)
-        self._has_baseline, self._guarded = strategy.has_baseline, strategy.guarded
-        recorded = self._usable(TrialStore(database))
-        wanted = missing_runs(recorded, strategy.percents, strategy.runs, plan.base_seed)
-        limits = identity.decided_by.accuracies
-        plan = replace(plan, strategy=replace(strategy, accuracy_range=limits, wanted=wanted))
-        super().__init__(database, identity, plan, open_trainer, **options)
-
-    def set_target(self, target_accuracy: float) -> None:
-        self.store.set_target(self.study_name, target_accuracy)
-
-    def _usable(self, store: TrialStore) -> list[StoredTrial]:
-        recorded = usable_runs(store, *self._counting, guarded=self._guarded)
-        if self._has_baseline:
-            # Where the baseline diverged, anything else would be trained in vain.
-            check_baseline(
-                Observation(
-                    BASELINE_PERCENT,
-                    row.result.converged_accuracy or 0.0,
-                    bool(row.result.diverged),
-                )
-                for row in recorded
-                if row.switch_percent == BASELINE_PERCENT
-            )
-        return recorded
-
-    def move(self, state: SearchState) -> list[StoredTrial] | PlannedTrial | Wait:
-        """The runs once all are made; until then the next missing one."""
+    def move(self, state: SearchState) -> int | PlannedTrial | Wait:
         self.report(state)
         if self.strategy.progress(state.finished).open_percent is None:
-            self.new_runs = len(state.finished)
-            return self._usable(self.store)
+            return len(state.finished)
         planned = state.plan
         assert isinstance(planned, PlannedTrial | Wait)  # a sweep decides nothing
         return planned
@@ -198,7 +147,8 @@ class SweptJob:
 
     def at(self, percent: float) -> EvaluatedSwitchPoint | None:
         """The results at a switch point; None where it was not trained at."""
-        return next((one for one in self.switch_points if one.switch_percent == percent), None)
+        points = (point for point in self.switch_points if point.switch_percent == percent)
+        return next(points, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +224,8 @@ class SweepPlan:
     """The jobs of a sweep, one for each pair of protocols; see `Sweep`.
 
     The first one measures the target. Where policies of other jobs are tried, each job's own is
-    trained with as well.
+    trained with as well. Two sweeps with the same plan on the same database are one: the second
+    goes on where the first stopped, shares its work, or answers at once.
     """
 
     jobs: tuple[Job, ...]
@@ -298,42 +249,51 @@ class SweepPlan:
         """Makes the missing runs, and compares all.
 
         `openings` open the trainer of each job; `say` is told which job comes next, where there are
-        several. Raises UserError as `SweepLoop`, where only the first job's baseline must not
-        diverge, and RetryableError if too many runs in a row failed.
+        several. Raises UserError as `TrialLoop`, or if the first job's baseline diverged, and
+        RetryableError if too many runs in a row failed.
         """
-        made: list[tuple[SweepLoop, SweptJob]] = []
+        store, jobs = TrialStore(database), list[SweptJob]()
         for job, opening in zip(self.jobs, openings, strict=True):
             called = normal_reference(job.reference)
             if len(self.jobs) > 1:
                 say(f"{called} on {job.identity.cluster}:")
-            is_first = not made and None in (self.target_accuracy, self.threshold)
+            is_first = not jobs and None in (self.target_accuracy, self.threshold)
             own = self._own_policy(database, job.identity)
-            strategy = self._strategy(own, is_first=is_first)
+            strategy = self._strategy(job, own, is_first=is_first)
+            recorded = self._comparable(store, job, strategy)
+            wanted = missing_runs(recorded, strategy.percents, self.runs, self.seed)
+            strategy = replace(strategy, wanted=wanted)
             options["reference"] = called
             plan = SearchPlan(strategy, self.trainer, self.seed, job.conditions)
             loop = SweepLoop(database, job.identity, plan, opening, **options)
-            rows = loop.run()
-            swept = SweptJob(
-                job.identity,
-                job.conditions,
-                loop.study_name,
-                loop.new_runs,
-                tuple(evaluated_switch_point(one, rows) for one in strategy.percents),
-                called,
-                own,
+            new_runs, rows = loop.run(), self._comparable(store, job, strategy)
+            points = tuple(evaluated_switch_point(percent, rows) for percent in strategy.percents)
+            study = loop.study_name
+            jobs.append(
+                SweptJob(job.identity, job.conditions, study, new_runs, points, called, own)
             )
-            made.append((loop, swept))
         sweep = Sweep(
-            tuple(one for _, one in made),
+            tuple(jobs),
             self.reference_percent,
             self.threshold,
             self.target_accuracy,
             self.policies,
         )
         if sweep.target_accuracy is not None:
-            for loop, _ in made:
-                loop.set_target(sweep.target_accuracy)
+            for swept in jobs:
+                store.set_target(swept.study, sweep.target_accuracy)
         return sweep
+
+    def _comparable(
+        self, store: TrialStore, job: Job, strategy: SweepStrategy
+    ) -> list[StoredTrial]:
+        """The recorded runs that count; where the baseline diverged, more would be in vain."""
+        rows = usable_runs(store, job.identity, self.trainer, job.conditions, guarded=self.guarded)
+        if strategy.has_baseline:
+            check_baseline(
+                bool(row.result.diverged) for row in rows if row.switch_percent == BASELINE_PERCENT
+            )
+        return rows
 
     def _own_policy(self, database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
         if not self.policies:
@@ -343,7 +303,7 @@ class SweepPlan:
         tried = {(policy.job.fingerprint, policy.switch_percent) for policy in self.policies}
         return None if own and (own.job.fingerprint, own.switch_percent) in tried else own
 
-    def _strategy(self, own: TimingPolicy | None, *, is_first: bool) -> SweepStrategy:
+    def _strategy(self, job: Job, own: TimingPolicy | None, *, is_first: bool) -> SweepStrategy:
         """The runs of a job; the first one also measures the target if none is given.
 
         Guarded runs need runs with the first protocol alone to compare with.
@@ -357,6 +317,7 @@ class SweepPlan:
             self.runs,
             self.threshold or 0.0,
             self.target_accuracy,
+            accuracy_range=job.identity.decided_by.accuracies,
             threshold_runs=0 if self.threshold else THRESHOLD_RUNS,
             percents=different,
             has_baseline=is_first and self.reference_percent == BASELINE_PERCENT,
@@ -394,7 +355,7 @@ def plan_sweep(
     points = tuple(dict.fromkeys((*points, *tried)))
     if policies:
         jobs_of = [policy.job for policy in policies]
-        protocols = protocols or [f"{one.first_protocol},{one.second_protocol}" for one in jobs_of]
+        protocols = protocols or [f"{job.first_protocol},{job.second_protocol}" for job in jobs_of]
         threshold = policies[0].threshold if threshold is None else threshold
     # Everything is compared with BSP alone, or with the first protocol alone if no pair has BSP.
     pairs = list(dict.fromkeys(trainer.pair(text) for text in protocols or (None,)))
@@ -460,12 +421,12 @@ def _check(job: Job, points: Iterable[float]) -> None:
 
 
 def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:
-    text = percents if isinstance(percents, str) else ",".join(f"{one:g}" for one in percents)
+    text = percents if isinstance(percents, str) else ",".join(f"{point:g}" for point in percents)
     try:
         points = tuple(dict.fromkeys(float(part) for part in text.split(",")))
     except ValueError:
         points = ()
-    if not (0 < len(points) <= _MOST_POINTS and all(0 <= one <= 100 for one in points)):
+    if not (0 < len(points) <= _MOST_POINTS and all(0 <= point <= 100 for point in points)):
         raise UserError(
             f"give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0",
             parameter="at",

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.errors import Set, UserError
 
 ROUNDING = 1e-9
@@ -15,13 +14,13 @@ ROUNDING = 1e-9
 _DIVERGED_BASELINES = 2
 
 
-def check_baseline(runs: Iterable[Observation]) -> None:
+def check_baseline(runs_diverged: Iterable[bool]) -> None:
     """Raises UserError if several runs of the first protocol diverged, and most of them.
 
     A single one may be bad luck, and is made again with another seed.
     """
-    runs = list(runs)
-    diverged = sum(run.diverged for run in runs)
+    runs = list(runs_diverged)
+    diverged = sum(runs)
     if diverged >= _DIVERGED_BASELINES and 2 * diverged > len(runs):
         raise UserError(
             f"{diverged} of {len(runs)} runs without a switch diverged, so there is nothing to"

@@ -125,7 +125,7 @@ class PaperStrategy(Strategy):
     def _counted(self, percent: float, finished: Sequence[Observation]) -> list[Observation]:
         runs = [run for run in finished if run.switch_percent == percent]
         if percent == self.highest_percent:
-            check_baseline(runs)
+            check_baseline(run.diverged for run in runs)
             runs = [run for run in runs if not run.diverged]
         runs.sort(key=lambda run: (run.trial_number, run.accuracy, run.diverged))
         return runs[: self.runs_at(percent)]

@@ -83,7 +83,7 @@ class SweepStrategy(Strategy):
             if run.switch_percent in runs:
                 runs[run.switch_percent].append(run)
         if self.has_baseline:
-            check_baseline(runs.get(self.highest_percent, ()))
+            check_baseline(run.diverged for run in runs.get(self.highest_percent, ()))
         unfinished = (p for p in self.percents if len(runs[p]) < len(self.replicates(p)))
         return SearchProgress(
             summaries=tuple(summary_of(percent, runs[percent], None) for percent in self.percents),

@@ -6,21 +6,27 @@ import multiprocessing
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import optuna
-from generated_trainer import GeneratedTrainer, identity
+from generated_trainer import GeneratedTrainer
 
+from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.search.optuna_storage import open_storage
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Search, SearchResult
 from syncswitch.searcher.search.study import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.sweeps import Sweep, SweepPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
+from syncswitch.trainers.trainer import Trainer
+from tests.identities import GENERATED
 
 
 class HeldTrainer(GeneratedTrainer):
@@ -46,17 +52,36 @@ Run = tuple[float, int, float, bool]
 
 def search(
     url: str,
-    trainer: GeneratedTrainer | None = None,
+    trainer: Trainer | None = None,
     plan: SearchPlan = PLAN,
     *,
+    job: WorkloadIdentity = GENERATED,
     patience: Patience = QUICK,
     **options: Any,
 ) -> SearchResult:
     """Searches to the end."""
     made = trainer or GeneratedTrainer()
     with open_database(url, create=True) as database:
-        options = {"patience": patience, **options}
-        return Search(database, identity(), plan, lambda: made, **options).run()
+        return Search(database, job, plan, lambda: made, patience=patience, **options).run()
+
+
+def swept(
+    url: str, trainer: GeneratedTrainer, percents: tuple[float, ...], runs: int, **changes: Any
+) -> Sweep:
+    """Compares switch points of the generated job; the changes are of the plan."""
+    plan = SweepPlan(
+        jobs=(Job(GENERATED, lambda: trainer, "generated"),),
+        percents=percents,
+        reference_percent=100.0,
+        threshold=0.01,
+        target_accuracy=None,
+        trainer="local",
+        runs=runs,
+        seed=0,
+        guarded=False,
+    )
+    with open_database(url, create=True) as database:
+        return replace(plan, **changes).run(database, [lambda: trainer], patience=QUICK)
 
 
 def trials_of(url: str) -> list[StoredTrial]:

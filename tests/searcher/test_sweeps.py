@@ -8,19 +8,17 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any
 
 import pytest
 from command_line import database_file
-from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
-from searches import PLAN, QUICK, policies_of, search, trials_of
+from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer
+from searches import PLAN, policies_of, search, swept, trials_of
 
-from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.search.loop import TrialLoop
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.sweeps import EvaluatedSwitchPoint, Sweep, SweepPlan
+from syncswitch.searcher.sweeps import EvaluatedSwitchPoint, Sweep
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.trials.store import TrialStore
 from tests.processes import exit_code_of
@@ -39,27 +37,12 @@ def compare(
     *,
     runs: int = 3,
     threshold: float = 0.01,
-    kind: str = "local",
     seed: int = 0,
-    **changes: Any,
 ) -> Sweep:
     """A sweep with one policy of another job."""
-    made = trainer or GeneratedTrainer()
     policy = replace(POLICY, switch_percent=percent, threshold=threshold)
-    plan = SweepPlan(
-        jobs=(Job(identity(**changes), lambda: made, "generated"),),
-        percents=(percent,),
-        reference_percent=100.0,
-        threshold=threshold,
-        target_accuracy=None,
-        trainer=kind,
-        runs=runs,
-        seed=seed,
-        guarded=False,
-        policies=(policy,),
-    )
-    with open_database(url, create=True) as database:
-        return plan.run(database, [lambda: made], patience=QUICK)
+    changes = {"threshold": threshold, "seed": seed, "policies": (policy,)}
+    return swept(url, trainer or GeneratedTrainer(), (percent,), runs, **changes)
 
 
 def point(found: Sweep, percent: float) -> EvaluatedSwitchPoint:

@@ -256,7 +256,7 @@ class Assessment:
         self._last = len(self._grid) - 1
         self._runs = counted_runs(finished, self._grid, strategy.accuracy_range)
         baseline = self._runs_at(self._last)
-        check_baseline(baseline)
+        check_baseline(run.diverged for run in baseline)
         self._costs = TrialCosts.of(self._runs, strategy.highest_percent, strategy.share_prefix)
         self._missing = strategy.missing_for_threshold(self._runs)
         self._is_blind = self._missing > 0 and runs_left is not None

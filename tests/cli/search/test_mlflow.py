@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from command_line import LEAST, OTHER, Invoke, error_line
-from generated_trainer import GeneratedTrainer, identity
+from generated_trainer import identity
+from searches import search
 
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file
@@ -171,9 +171,8 @@ def test_names_may_have_quotes(url: str, mlflow_uri: str) -> None:
     from syncswitch.storage.export.mlflow import copy_job
 
     job = replace(identity(), name='it\'s "mine" & 50 %')
-    with open_database(url, create=True) as database:
-        plan = SearchPlan(PaperStrategy(halvings=1, runs=1))
-        Search(database, job, plan, GeneratedTrainer).run()
+    search(url, None, SearchPlan(PaperStrategy(halvings=1, runs=1)), job=job)
+    with open_database(url, create=False) as database:
         workload = PolicyRegistry(database).workload(job.fingerprint)
         assert workload is not None
         assert copy_job(database, mlflow_uri, workload) == len(runs_on(mlflow_uri)) > 1

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 from command_line import Invoke, database_file, elsewhere, error_line
-from generated_trainer import GeneratedTrainer
-from searches import trials_of
+from searches import search, trials_of
 
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -33,8 +31,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> str:
 def record(url: str, identity: WorkloadIdentity, runs: int = 3) -> str:
     """Adds the runs of a search to a database."""
     plan = SearchPlan(PaperStrategy(halvings=2, runs=runs))
-    with open_database(url, create=True) as database:
-        Search(database, identity, plan, GeneratedTrainer, reference="jobs.py:it").run()
+    search(url, None, plan, job=identity, reference="jobs.py:it")
     return url
 
 

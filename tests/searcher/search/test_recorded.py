@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from generated_trainer import GeneratedTrainer, identity
-from searches import QUICK, search
+from generated_trainer import GeneratedTrainer
+from searches import search, swept
 
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.searcher.search.search import SearchResult
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.strategies.sweep import SweepStrategy
-from syncswitch.searcher.sweeps import SweepLoop
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band, BandPoint
@@ -39,14 +37,6 @@ class FailsNowAndThen(GeneratedTrainer):
         return super()._accuracy(spec) - (0.1 if fails else 0.0)
 
 
-def sweep(url: str, trainer: GeneratedTrainer, runs: int, percents: tuple[float, ...]) -> None:
-    trainer.runs.clear()
-    strategy = SweepStrategy(len(percents), runs, percents=percents)
-    with open_database(url, create=True) as database:
-        plan = SearchPlan(strategy)
-        SweepLoop(database, identity(), plan, lambda: trainer, patience=QUICK).run()
-
-
 def found(url: str, trainer: GeneratedTrainer, plan: SearchPlan = PLAN) -> SearchResult:
     trainer.runs.clear()
     return search(url, trainer, plan)
@@ -58,7 +48,7 @@ def test_all_of_them_are_looked_at_though_fewer_would_have_done(
     trainer = FailsNowAndThen(knee_percent=25.0)
     alone = found(f"sqlite:///{tmp_path / 'alone.db'}", trainer).policy
     assert alone.switch_percent == 25.0
-    sweep(sqlite_url, trainer, RUNS, (*POINTS, 33.0))
+    swept(sqlite_url, trainer, (*POINTS, 33.0), RUNS)
     result = found(sqlite_url, trainer)
     assert trainer.runs == []
     assert result.cost.paid_seconds == 0
@@ -77,23 +67,24 @@ def test_another_search_takes_what_a_sweep_had_left_to_the_first(sqlite_url: str
     trainer = FailsNowAndThen(knee_percent=25.0)
     policy = found(sqlite_url, trainer).policy
     made = {(run.switch_percent, run.replicate) for run in policy.evidence}
-    sweep(sqlite_url, trainer, RUNS, POINTS)
-    swept = set(trainer.runs)
+    trainer.runs.clear()
+    swept(sqlite_url, trainer, POINTS, RUNS)
+    compared = set(trainer.runs)
     # Of a decided search nothing changes.
     assert found(sqlite_url, trainer).policy == policy
     assert trainer.runs == []
-    assert swept | made >= {(percent, number) for percent in POINTS for number in range(RUNS)}
-    assert made.isdisjoint(swept)
+    assert compared | made >= {(percent, number) for percent in POINTS for number in range(RUNS)}
+    assert made.isdisjoint(compared)
     result = found(
         sqlite_url, trainer, replace(PLAN, strategy=replace(PLAN.strategy, expected_runs=100))
     )
     evidence = {(run.switch_percent, run.replicate) for run in result.policy.evidence}
-    assert evidence == swept | set(trainer.runs)
+    assert evidence == compared | set(trainer.runs)
 
 
 def test_other_seeds_and_other_trainers_are_no_runs_of_the_search(sqlite_url: str) -> None:
     trainer = FailsNowAndThen(knee_percent=25.0)
-    sweep(sqlite_url, trainer, 1, POINTS)
+    swept(sqlite_url, trainer, POINTS, 1)
     for plan in (replace(PLAN, base_seed=1), replace(PLAN, trainer="simulated")):
         result = found(sqlite_url, trainer, plan)
         assert len(trainer.runs) == len(result.policy.evidence) > 0
@@ -101,7 +92,7 @@ def test_other_seeds_and_other_trainers_are_no_runs_of_the_search(sqlite_url: st
 
 def test_the_strategy_of_the_paper_has_its_number_of_runs(sqlite_url: str) -> None:
     trainer = FailsNowAndThen(knee_percent=25.0)
-    sweep(sqlite_url, trainer, 3, POINTS)
+    swept(sqlite_url, trainer, POINTS, 3)
     result = found(sqlite_url, trainer, SearchPlan(PaperStrategy(halvings=3, runs=2)))
     assert trainer.runs == []
     assert set(Counter(run.switch_percent for run in result.policy.evidence).values()) == {2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,10 +27,11 @@ LAST = len(GRID) - 1
 BASELINE = tuple(Datum(LAST, 0.9 + 0.002 * (-1) ** number) for number in range(6))
 
 
-def outlook(belief: Belief) -> Outlook:
-    """Returns the outlook without a guard."""
-    shares, tries = np.array(GRID) / 100, np.ones(len(GRID), dtype=bool)
-    return Outlook(belief, shares, ratio=0.4, min_kept_share=0.95, is_guarded=False, tries=tries)
+def outlook(belief: Belief, **changes: Any) -> Outlook:
+    """The outlook without a guard."""
+    grid = belief.prior.grid
+    usual = {"ratio": 0.4, "min_kept_share": 0.95, "is_guarded": False, "tries": np.ones(len(grid))}
+    return Outlook(belief, np.array(grid) / 100, **{**usual, **changes})
 
 
 def test_guesses_are_what_is_written_of_them() -> None:
@@ -174,13 +176,12 @@ def belief_of(
     )
     errors = guesses.target_z * guesses.spread[:, -1] / math.sqrt(target_runs)
     target = Target(0.9, target_runs, BETA / 2)
-    return Belief(PRIOR, guesses, np.array(weights), 0.9, target, errors)
+    return Belief(Prior(PERCENTS, BETA), guesses, np.array(weights), 0.9, target, errors)
 
 
-def outlook_of(belief: Belief, is_guarded: bool = True) -> Outlook:
-    return Outlook(
-        belief, SHARES, ratio=0.4, min_kept_share=0.9, is_guarded=is_guarded, tries=TRIES
-    )
+def outlook_of(belief: Belief, is_guarded: bool = True, **changes: Any) -> Outlook:
+    usual = {"min_kept_share": 0.9, "is_guarded": is_guarded, "tries": TRIES}
+    return outlook(belief, **{**usual, **changes})
 
 
 FAILING = (0.5, 0.2, 0.1, 0.1, 0.0)
@@ -199,16 +200,7 @@ def test_guarded_a_failed_run_is_one_of_the_next_switch_point() -> None:
 
 def test_a_run_that_cannot_go_back_begins_again_with_the_first_protocol() -> None:
     nowhere = np.zeros(len(PERCENTS), dtype=bool)
-    belief = belief_of(FAILING)
-    found = Outlook(
-        belief,
-        SHARES,
-        ratio=0.4,
-        min_kept_share=0.9,
-        is_guarded=True,
-        tries=nowhere,
-        goes_back=False,
-    )
+    found = outlook_of(belief_of(FAILING), tries=nowhere, goes_back=False)
     # T(i) = k a + (1 - k) (1 + s + 0.6 (1 - s) 0.4).
     at_12 = 0.5 * 0.475 + 0.5 * (1 + 0.125 + 0.21)
     at_25 = 0.8 * 0.55 + 0.2 * (1 + 0.25 + 0.18)
@@ -273,9 +265,7 @@ def test_guesses_count_by_their_weights() -> None:
     assert found.faster_probabilities == pytest.approx([0.25, 1.0, 1.0, 1.0, 0.0])
     assert found.answers() == pytest.approx([0.25, 0.0, 0.75, 0.0, 0.0])
     # A slower second protocol saves nothing.
-    slower = Outlook(
-        found.belief, SHARES, ratio=1.3, min_kept_share=0.9, is_guarded=True, tries=TRIES
-    )
+    slower = outlook_of(found.belief, ratio=1.3)
     assert slower.faster_probabilities == pytest.approx(0.0)
     assert slower.answers()[-1] == 1.0
 

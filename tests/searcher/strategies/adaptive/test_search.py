@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from searches import QUICK, trials_of
+from searches import search as searched
+from searches import trials_of
 from step_recording import FIRST_SECONDS, GRID, TARGET, step_recording
 
 from reproduction.simulator import PlayedRun, SimulatedSearch, played_run, search_with
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Search, SearchResult
+from syncswitch.searcher.search.search import SearchResult
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
@@ -42,15 +43,8 @@ def search(
     strategy: AdaptiveStrategy = RULE,
     trainer: ReplayTrainer | None = None,
 ) -> SearchResult:
-    with open_database(url, create=True) as database:
-        return Search(
-            database,
-            recording.identity,
-            SearchPlan(strategy, trainer="replay"),
-            lambda: trainer or ReplayTrainer(recording),
-            patience=QUICK,
-            checkpoints=checkpoints,
-        ).run()
+    plan, trainer = SearchPlan(strategy, trainer="replay"), trainer or ReplayTrainer(recording)
+    return searched(url, trainer, plan, job=recording.identity, checkpoints=checkpoints)
 
 
 def simulated(recording: Recording, strategy: Strategy = RULE) -> SimulatedSearch:
