@@ -137,7 +137,7 @@ def speed_ups(
     gains = {
         percent: measured_speed_up(seconds, percent, baseline_percent, paces) for percent in seconds
     }
-    return {percent: one for percent, one in gains.items() if one is not None}
+    return {percent: gain for percent, gain in gains.items() if gain is not None}
 
 
 def _paces(

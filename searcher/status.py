@@ -436,7 +436,7 @@ def _last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, TrialSta
     ]
     if not failed:
         return None
-    number = max(failed, key=lambda one: (one[0] is not None, one))[1]
+    number = max(failed, key=lambda run: (run[0] is not None, run))[1]
     row = rows[number]
     reason = row.failure or "its process has exited"
     return f"{row.switch_percent:g} %, run {row.replicate + 1}: {reason}"

@@ -246,25 +246,25 @@ def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool)
             [
                 {
                     "path": file,
-                    "workload": one.policy.job.workload,
-                    "fingerprint": one.policy.job.fingerprint,
-                    "version": one.policy.version,
-                    "is_new": one.is_new,
-                    "current_version": one.current_version,
-                    "simulated_cluster": one.identity.simulated_cluster,
+                    "workload": entry.policy.job.workload,
+                    "fingerprint": entry.policy.job.fingerprint,
+                    "version": entry.policy.version,
+                    "is_new": entry.is_new,
+                    "current_version": entry.current_version,
+                    "simulated_cluster": entry.identity.simulated_cluster,
                 }
-                for file, one in zip(files, imported, strict=True)
+                for file, entry in zip(files, imported, strict=True)
             ]
         )
         return
-    for file, one in zip(files, imported, strict=True):
-        policy, added = one.policy, "added" if one.is_new else "already there"
-        current = f"current is version {one.current_version}, which policy alias can change"
-        if one.current_version == policy.version:
+    for file, entry in zip(files, imported, strict=True):
+        policy, added = entry.policy, "added" if entry.is_new else "already there"
+        current = f"current is version {entry.current_version}, which policy alias can change"
+        if entry.current_version == policy.version:
             current = "it is current"
         print_text(
             f"{file}: {added} as version {policy.version} of {policy.job.workload}"
-            f" ({one.identity.cluster}); {current}"
+            f" ({entry.identity.cluster}); {current}"
         )
 
 
@@ -331,8 +331,8 @@ def diff(
     if as_json:
         fields = ("workload", "fingerprint", "version", "created_at")
         sides = [
-            {"name": name, **{field: flat(one)[field] for field in fields}}
-            for name, one in ((first, a), (second, b))
+            {"name": name, **{field: flat(policy)[field] for field in fields}}
+            for name, policy in ((first, a), (second, b))
         ]
         differences = list(map(asdict, changes))
         document = {"before": sides[0], "after": sides[1], "is_equal": not changes}

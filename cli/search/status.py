@@ -143,7 +143,7 @@ def _document(search: SearchStatus) -> dict[str, Any]:
     of_job = {**flat(job), **flat(job.key), "workload": _workload(search)}
     parts = (search.runs, search.bracket, search.spending)
     content = {
-        **{one.name: of_job[one.name] for one in columns(JobColumns)},
+        **{column.name: of_job[column.name] for column in columns(JobColumns)},
         **{name: getattr(info, name) for name in ("study", "strategy", "threshold", "dropped")},
         **{name: getattr(search, name) for name in ("state", "is_under_way", "last_failure")},
         **{name: value for part in parts for name, value in dataclasses.asdict(part).items()},

@@ -220,11 +220,11 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
     with open_database(storage_url, create=False) as database:
         points = switch_point_statistics(database, workload=selector_of(reference))
         registry = PolicyRegistry(database)
-        names = dict.fromkeys(one.job.fingerprint for one in points)
+        names = dict.fromkeys(point.job.fingerprint for point in points)
         jobs = {name: registry.workload(name) for name in names}
     clusters = {name: job.identity.cluster for name, job in jobs.items() if job is not None}
     if as_json:
-        print_json([one.metric.metric.document(flat(one)) for one in points])
+        print_json([point.metric.metric.document(flat(point)) for point in points])
     elif not points:
         echo(nothing_found(reference, "completed run"))
     else:
@@ -242,7 +242,7 @@ def _print_switch_points(points: list[SwitchPointStatistics], clusters: Mapping[
             + f"{first.job.workload}, {clusters[fingerprint]} [{fingerprint[:12]}]"
             + (f", {conditions}" if conditions else "")
         )
-        print_rows([_switch_point_cells(one) for one in (first, *others)], {"stopped"})
+        print_rows([_switch_point_cells(point) for point in (first, *others)], {"stopped"})
 
 
 def _switch_point_cells(point: SwitchPointStatistics) -> Row:

@@ -153,7 +153,7 @@ class TrainerChoice(ABC):
     @classmethod
     def options(cls) -> dict[str, TrainerOption]:
         """The options by the names of their fields."""
-        return {one.name: one.metadata["option"] for one in fields(cls)}
+        return {option.name: option.metadata["option"] for option in fields(cls)}
 
     @property
     def kind(self) -> str:

@@ -94,11 +94,11 @@ def drawn(
         axes = list(grid[:, 0])
         drawing.axes = axes
         yield axes
-        for one in axes:
-            handles, labels = one.get_legend_handles_labels()
+        for panel in axes:
+            handles, labels = panel.get_legend_handles_labels()
             if len(set(labels)) > 1:
                 shown = dict(zip(labels, handles, strict=True))
-                one.legend(
+                panel.legend(
                     shown.values(), shown.keys(), loc="lower left", bbox_to_anchor=(0, 1), ncols=2,
                     borderaxespad=0, handlelength=1.5, columnspacing=1,
                 )  # fmt: skip

@@ -131,7 +131,7 @@ def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -
     is_now = len(evaluations) >= _LEAST_TESTS and evaluations[-1].worker_step >= half
     if not is_now or evaluations[-2].worker_step >= half:
         return None
-    if len({one.accuracy for one in evaluations}) > 1:
+    if len({evaluation.accuracy for evaluation in evaluations}) > 1:
         return None
     metric = identity.decided_by
     return (

@@ -187,8 +187,8 @@ class RunCheckpoints:
         problems = []
         folders = (*self._spares, self._folder)
         # A killed run may have left an incomplete one, whose name begins with a dot.
-        files = [(-1.0, path) for one in folders for path in one.glob(f".{self._prefix}*")]
-        files += [one for folder in folders for one in self._finished(folder)]
+        files = [(-1.0, path) for folder in folders for path in folder.glob(f".{self._prefix}*")]
+        files += [checkpoint for folder in folders for checkpoint in self._finished(folder)]
         for path in (*(path for _, path in sorted(files)), self._use_file):
             try:
                 path.unlink(missing_ok=True)

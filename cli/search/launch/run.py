@@ -192,7 +192,7 @@ def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> l
     if isinstance(trainer, ClusterChoice) and reference is not None:
         find_module(reference)
         rate = f"{highest_rate(trainer.load(reference, workers), workers):g}"
-    seconds = (one.replace("RATE", rate or "RATE") for one in _ANY_SECONDS)
+    seconds = (protocol.replace("RATE", rate or "RATE") for protocol in _ANY_SECONDS)
     return [f"bsp,{second}" for second in seconds if "RATE" not in second]
 
 
