@@ -408,7 +408,7 @@ class LoopSwitch:
         job = guarding.plan.identity
         first_done, first_end = self._began or (step, seconds)
         first_seconds = first_end - self._lost_seconds
-        phases = (
+        phases: tuple[PhaseRecord, ...] = (
             PhaseRecord(job.first_protocol, 0, first_done, first_seconds, None, None),
             PhaseRecord(job.second_protocol, first_done, step, seconds - first_end, None, None),
         )

@@ -61,16 +61,12 @@ def _prepare() -> None:
 
 def _reaped(wanted: int) -> int | None:
     """Reaps all children that have ended; returns the exit status of the wanted one."""
-    found = None
+    code = None
     with suppress(ChildProcessError):
-        while True:
-            child, status = os.waitpid(-1, os.WNOHANG)
-            if not child:
-                break
-            if child == wanted:
-                code = os.waitstatus_to_exitcode(status)
-                found = code if code >= 0 else 128 - code
-    return found
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == wanted:
+                code = os.waitstatus_to_exitcode(ended[1])
+    return code if code is None or code >= 0 else 128 - code
 
 
 def _end_all(grace_seconds: float) -> None:

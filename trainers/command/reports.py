@@ -6,8 +6,8 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Report:
     accuracy: float | None = None  # in the sense of `Metric.accuracy`; None for mere progress
     loss: float = math.nan
     diverged: bool = False
-    further: Mapping[str, float] = field(default_factory=dict)
+    further: tuple[tuple[str, float], ...] = ()
 
 
 ParseLine = Callable[[str], Report | None]
@@ -100,11 +100,11 @@ def pattern_reader(text: str, metric: Metric = _ACCURACY) -> ParseLine:
         )
 
     def parse(line: str) -> Report | None:
-        found = pattern.search(line)
-        if found is None:
+        match = pattern.search(line)
+        if match is None:
             return None
         values: dict[str, float] = {}
-        for group, number in found.groupdict().items():
+        for group, number in match.groupdict().items():
             try:
                 if number is not None:
                     values[group] = int(number) if group == "step" else float(number)
@@ -126,8 +126,7 @@ def _report(content: dict[str, Any], metric: Metric) -> Report | None:
     diverged = content.get("diverged", False)
     if not isinstance(diverged, bool):
         raise ValueError(f"diverged is {diverged!r}; give true or false")
-    known = [one for one in (value, loss) if one is not None]
-    diverged = diverged or not all(map(math.isfinite, known))
+    diverged = diverged or not all(one is None or math.isfinite(one) for one in (value, loss))
     accuracy = None if value is None else metric.accuracy(value)
     if not diverged and accuracy is not None and not metric.is_possible(accuracy):
         raise ValueError(
@@ -145,16 +144,15 @@ def _report(content: dict[str, Any], metric: Metric) -> Report | None:
     if isinstance(step, bool) or not isinstance(step, int) or step < 0:
         raise ValueError(f"step is {step!r}; give a whole number, 0 or more")
     # Other numbers are kept; what else a script adds is for other readers.
-    further = {
-        other: float(one)
-        for other, one in content.items()
+    further = tuple(
+        (other, float(number))
+        for other, number in content.items()
         if other not in (*_OWN_KEYS, metric.name)
         and len(other) <= _LONGEST_QUOTE
-        and isinstance(one, float | int)
-        and not isinstance(one, bool)
-        and abs(one) < _LARGEST
-    }
-    further = dict(list(further.items())[:MOST_FURTHER])
+        and isinstance(number, float | int)
+        and not isinstance(number, bool)
+        and abs(number) < _LARGEST
+    )[:MOST_FURTHER]
     return Report(step, seconds, accuracy, math.nan if loss is None else loss, diverged, further)
 
 
@@ -262,7 +260,7 @@ class RepeatedOutput:
 
 
 def size_bytes(path: Path) -> int:
-    """Size of a file; 0 if it does not exist."""
+    """Size of a file in bytes; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -274,13 +272,9 @@ class ReportLog:
 
     Steps are those of the command, and count as worker-steps. The first report of a step counts:
     later ones, from another process that says the same or after a restart, are ignored. So are
-    those of steps before `start_step`, from which the command continues.
-
-    Attributes:
-        began_step: The step from which the last attempt at the run continues.
-        evaluations: The tests so far.
-        diverged: Whether the command said so, or reported a loss or metric that is not finite.
-        diverged_step: Step of the report that said so; None if it named none.
+    those of steps before `start_step`, from which the command continues; its last attempt continues
+    from `began_step`. It has diverged where it says so, perhaps without naming the `diverged_step`,
+    or reports a loss or metric that is not finite.
     """
 
     def __init__(self, spec: TrialSpec, start_step: int = 0) -> None:
@@ -359,16 +353,14 @@ class ReportLog:
             self._seconds.append(seconds)
         if report.accuracy is None or self.diverged:
             return None
-        further = tuple(report.further.items())
         evaluation = Evaluation(
-            report.step, self._seconds[-1], report.accuracy, report.loss, further
+            report.step, self._seconds[-1], report.accuracy, report.loss, report.further
         )
         self.evaluations.append(evaluation)
         self._lines[report.step] = line
         return evaluation
 
     def restart(self) -> None:
-        """Prepares for another attempt at the run, which may begin at a checkpoint of this one."""
         self._is_restarted = True
         self.diverged, self.diverged_step = False, None
 
@@ -392,11 +384,10 @@ class ReportLog:
         A restarted command may repeat steps as well, so a few are let through: it repeats all of
         them before it goes on, and is not restarted at its end.
         """
-        newest = self.evaluations[-1] if self.evaluations else None
         known = next((one for one in self.evaluations if one.worker_step == report.step), None)
-        if known is None or newest is None or report.accuracy in (None, known.accuracy):
+        if known is None or report.accuracy in (None, known.accuracy):
             return
-        if known is not newest and not self.is_at_end:
+        if known is not self.evaluations[-1] and not self.is_at_end:
             return
         self._contradicted.add(known.worker_step)
         if len(self._contradicted) >= _FEW_REPEATS:

@@ -19,12 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
 from syncswitch.storage.files import last_lines
 from syncswitch.storage.records.flat import flat
-from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
@@ -190,33 +191,23 @@ class CommandTrainer(Trainer):
 
 
 class _Attempts:
-    """The runs of the command that make one run: after an alarm, or after a crash.
-
-    Attributes:
-        spec: The run.
-        guarding: Its guard, with the switches that have failed.
-        tests: The tests before the switch from which the next attempt goes on.
-        start_step: The step of that switch.
-        origin: The folder of the attempt that the next one goes on from; None for one from the
-            start.
-        reports: The reports of an attempt that crashed; None after any other.
-    """
+    """The runs of the command that make one run: after an alarm, or after a crash."""
 
     def __init__(self, spec: TrialSpec, *, can_resume: bool) -> None:
         self.spec, self._can_resume = spec, can_resume
         # Without a checkpoint, a later switch is not worth another run from the start.
         self.guarding = Guarding(spec if can_resume else replace(spec, retry_percents=()))
-        self.tests: list[Evaluation] = []
+        # The switch from which the next attempt goes on, and the evaluations before it.
         self.start_step = 0
-        self.origin: Path | None = None
-        self.reports: ReportLog | None = None
+        self.evaluations: list[Evaluation] = []
+        self.origin: Path | None = None  # folder of the attempt from which the next one goes on
+        self.reports: ReportLog | None = None  # of an attempt that crashed
         self._crashed: list[tuple[int, Path]] = []
         self._events: list[RunEvent] = []
         self._seconds, self._first_seconds = 0.0, 0.0
 
     @property
     def plan(self) -> TrialSpec:
-        """The next attempt, as the command is told."""
         return replace(self.guarding.plan, retry_percents=self.spec.retry_percents)
 
     def go_on_from(self, folder: Path, reports: ReportLog, metric_file: Path) -> None:
@@ -236,7 +227,7 @@ class _Attempts:
 
         If that began behind the switch, an attempt before it has the checkpoint at the switch.
         """
-        tests, switch = self._tests_of(record), switch_worker_step(self.plan)
+        evaluations, switch = self._evaluations_of(record), switch_worker_step(self.plan)
         attempts, self._crashed = [*self._crashed, (began_step, folder)], []
         folder = next((one for began, one in reversed(attempts) if began < switch), folder)
         self._seconds += record.training_seconds
@@ -245,7 +236,7 @@ class _Attempts:
         self.reports = self.origin = None
         if is_kept:
             self.start_step, self.origin = switch, folder
-            self.tests += [one for one in tests if one.worker_step <= switch]
+            self.evaluations += [one for one in evaluations if one.worker_step <= switch]
             first_seconds = sum(one.seconds for one in record.phases[:1])
             self._first_seconds += first_seconds
             lost_seconds -= first_seconds
@@ -258,23 +249,22 @@ class _Attempts:
 
     def whole(self, last: TrialRecord, started_at: datetime) -> TrialRecord:
         """The record of all attempts together."""
-        phases = tuple(
-            replace(one, seconds=one.seconds + self._first_seconds * (number == 0))
-            for number, one in enumerate(last.phases)
-        )
-        seconds = self._seconds + last.training_seconds
+        phases, seconds = last.phases, self._seconds + last.training_seconds
+        if phases:
+            first_seconds = phases[0].seconds + self._first_seconds
+            phases = (replace(phases[0], seconds=first_seconds), *phases[1:])
         return trial_record(
             self.spec,
             started_at,
             Position(last.worker_steps, elapsed_seconds=seconds, phases=phases),
-            (*self.tests, *self._tests_of(last)),
+            (*self.evaluations, *self._evaluations_of(last)),
             diverged=last.diverged,
             stopped_early=last.stopped_early,
             events=self._events,
             guard=self.guarding.outcome(last.worker_steps),
         )
 
-    def _tests_of(self, record: TrialRecord) -> list[Evaluation]:
+    def _evaluations_of(self, record: TrialRecord) -> list[Evaluation]:
         return [
             replace(one, elapsed_seconds=self._seconds + one.elapsed_seconds)
             for one in record.evaluations
@@ -290,10 +280,9 @@ class _CommandRun:
 
     def __init__(self, job: CommandJob, attempts: _Attempts, observer: Observer) -> None:
         self._job, self.spec, self._observer = job, attempts.plan, observer
-        self._tests_before, self._guarding = attempts.tests, attempts.guarding
-        spec, guarding = self.spec, self._guarding
-        switch = switch_worker_step(spec)
-        guarding.switch = Position(switch) if spec.switch_percent < 100 else None
+        self._evaluations_before, self._guarding = attempts.evaluations, attempts.guarding
+        spec, switch = self.spec, switch_worker_step(self.spec)
+        self._guarding.switch = Position(switch) if spec.switch_percent < 100 else None
         self.folder = make_run_folder(job.runs_folder, spec)
         plan = self.folder / "plan.json"
         names = ("identity", "switch_percent", "seed", "band", "retry_percents")
@@ -353,9 +342,9 @@ class _CommandRun:
         return self.reports.diverged or self._is_told_to_stop or is_alarmed
 
     def _look(self, *, is_over: bool) -> None:
-        found = sum(size_bytes(path) for path in {self._log, self.source})
-        if found != self._heard_bytes:
-            self._heard, self._heard_bytes = time.monotonic(), found
+        heard_bytes = sum(size_bytes(path) for path in {self._log, self.source})
+        if heard_bytes != self._heard_bytes:
+            self._heard, self._heard_bytes = time.monotonic(), heard_bytes
         self._hear_loop(is_over=False)
         for number, line in self._results.new_lines(is_over=is_over):
             self._lines += 1
@@ -385,7 +374,7 @@ class _CommandRun:
             try:
                 told = json.loads(line)
                 if "event" in told:
-                    self._observer.on_event(RunEvent(**told["event"]))
+                    self._observer.on_event(msgspec.convert(told["event"], RunEvent))
                 else:
                     self._loop_record = _record_of(self.spec, self._started_at, told)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -403,15 +392,14 @@ class _CommandRun:
             if step is None or step >= guarding.switch.done:
                 guarding.catches("it diverged")
             return
-        tests = [*self._tests_before, *reports.evaluations]
-        if is_over and tests:
-            # The last test may have come some steps before the end.
+        evaluations = [*self._evaluations_before, *reports.evaluations]
+        if is_over and evaluations:
+            # The last one may have come some steps before the end.
             W = self.spec.identity.total_worker_steps
-            tests[-1] = replace(tests[-1], worker_step=W)
-        guarding.look(tests)
+            evaluations[-1] = replace(evaluations[-1], worker_step=W)
+        guarding.look(evaluations)
 
     def _warn_of_nothing(self) -> None:
-        """Warns early if no accuracy was understood, as a training may take hours."""
         seconds, is_heard = time.monotonic() - self._begun, self._heard_bytes > 0
         where = self.reports.lacks_accuracy(seconds, self._lines, is_heard=is_heard)
         if where is not None and not self._has_warned:
@@ -421,7 +409,6 @@ class _CommandRun:
             _LOG.warning("%s; its last output: %r", word, last)
 
     def _check_time(self) -> None:
-        """Raises RetryableError if the run takes too long, or is silent for too long."""
         now, job = time.monotonic(), self._job
         if job.timeout_seconds is not None and now - self._begun > job.timeout_seconds:
             raise self._failure(f"did not end within {job.timeout_seconds:g} s, its limit")
@@ -466,18 +453,13 @@ class _CommandRun:
 
 
 def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> TrialRecord:
-    guard = told.pop("guard")
-    if guard is not None:
-        failed = tuple(FailedSwitch(**one) for one in guard["failed"])
-        guard = GuardOutcome(guard["held_percent"], failed)
-    phases = tuple(PhaseRecord(**one) for one in told.pop("phases"))
-    seconds = told.pop("training_seconds")
+    phases = msgspec.convert(told["phases"], tuple[PhaseRecord, ...])
     return trial_record(
         spec,
         started_at,
-        Position(told.pop("worker_steps"), elapsed_seconds=seconds, phases=phases),
-        [Evaluation.of(one) for one in told.pop("evaluations")],
-        events=[RunEvent(**one) for one in told.pop("events")],
-        guard=guard,
-        **told,
+        Position(told["worker_steps"], elapsed_seconds=told["training_seconds"], phases=phases),
+        msgspec.convert(told["evaluations"], tuple[Evaluation, ...]),
+        diverged=told["diverged"],
+        events=msgspec.convert(told["events"], tuple[RunEvent, ...]),
+        guard=msgspec.convert(told["guard"], GuardOutcome | None),
     )

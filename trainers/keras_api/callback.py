@@ -197,6 +197,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         return self.worker_step >= self.total_worker_steps
 
     def on_train_begin(self, logs: Any = None) -> None:
+        """Scales the learning rate; switches if the first protocol has nothing left to do."""
         if self.is_done:
             # Keras would train one more batch before it looks at `stop_training`.
             raise UserError(
@@ -220,6 +221,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Counts; switches or ends the training when it is time."""
         # The last execution of an epoch may have fewer batches than Keras says.
         last = min(batch, (self.params.get("steps") or math.inf) - 1)
         batches = int(last) - self._first_batch + 1
@@ -233,6 +235,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self.model.stop_training = self.model.stop_training or self._stop_at_switch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Holds the validation, if there was one, against the band."""
         if self._guard is None:
             return
         value = self._value(logs or {})
@@ -263,6 +266,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         return logs.get(self._monitor)
 
     def on_train_end(self, logs: Any = None) -> None:
+        """Sets the optimizer's rate back to that of one worker."""
         self._scale_rate(1)
         if self.is_done:
             self._kept = None

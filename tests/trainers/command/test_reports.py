@@ -66,12 +66,12 @@ def test_of_a_loss_less_is_better() -> None:
     line = (
         '{"step": 100, "val_loss": 0.231, "loss": 0.25, "accuracy": 0.9, "note": "x", "on": true}'
     )
-    assert parse_json(line, LOSS) == Report(100, None, -0.231, 0.25, further={"accuracy": 0.9})
+    assert parse_json(line, LOSS) == Report(100, None, -0.231, 0.25, further=(("accuracy", 0.9),))
     own = Metric("loss", "min", None, None, None)
     assert parse_json('{"step": 1, "loss": 0.5}', own) == Report(1, None, -0.5, 0.5)
     line = json.dumps({"step": 1, "loss": 0.5, **{f"value {n}": n for n in range(60)}})
     report = parse_json(line, own)
-    assert list(report.further) == [f"value {n}" for n in range(50)]
+    assert [name for name, _ in report.further] == [f"value {n}" for n in range(50)]
 
 
 def test_garbage_is_refused(said: Said) -> None:
@@ -122,7 +122,7 @@ def test_output_is_read_with_a_pattern() -> None:
     for group in ("val_loss", "value"):
         one = pattern_reader(rf"(?P<step>\d+): (?P<{group}>\S+) f1=(?P<f1>\S+)", LOSS)
         found = one("20: 1.25 f1=0.5")
-        assert found == Report(20, None, -1.25, further={"f1": 0.5})
+        assert found == Report(20, None, -1.25, further=(("f1", 0.5),))
     for line, message in (
         ("step x acc 0.5", "step is 'x', which is not a number"),
         ("step 5 acc 97%", "accuracy is '97%', which is not a number"),
