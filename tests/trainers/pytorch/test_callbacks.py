@@ -208,7 +208,7 @@ def test_without_a_policy_it_switches_at_the_half_and_is_guarded_by_its_own_test
         assert steps_of(result).count(problem.STEPS // 2 + 1) == 2
         assert (result["step"], result["end"], result["left"]) == (80, alone["end"], [])
     # Rank 0 says it.
-    said = "this run switches to the second way at 50 %, guarded by its own"
+    said = "this run switches to the second way at 50 %"
     texts = [(played / f"output-{rank}.txt").read_text() for rank in range(2)]
     assert [text.count(said) > 0 for text in texts] == [True, False]
 
