@@ -171,12 +171,8 @@ class LoopSwitch:
     def takes(self, total_steps: int, lost: str) -> None:
         """Takes the length of a run without a policy, unless it is known already.
 
-        Args:
-            total_steps: The steps of the loop.
-            lost: What a switch that fails costs, as a clause.
-
-        Raises:
-            UserError: The percentage of `switch_at` is none.
+        `lost` is a clause: what a switch that fails costs. Raises UserError if `switch_at` is no
+        percentage.
         """
         if self._first is None:
             return

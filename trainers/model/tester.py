@@ -73,19 +73,19 @@ class ModelTester:
     def accuracy(self, *model: Any) -> float:
         """Tests parameters, statistics, and the rows of `ids`; NaN if they are not finite."""
         with tf.device(self._device):
-            parameters, statistics, *values = map(tf.convert_to_tensor, model)
-            parts = (parameters, statistics, *values)
-            if not all(bool(tf.reduce_all(tf.math.is_finite(part))) for part in parts):
+            vectors = list(map(tf.convert_to_tensor, model))
+            if not all(bool(tf.reduce_all(tf.math.is_finite(one))) for one in vectors):
                 return math.nan
+            parameters, statistics, *values = vectors
             rows = self._rows(values)
             self._metric.reset_state()
             for metric in self._further.values():
                 metric.reset_state()
             for examples in self._batches():
                 self._update(parameters, statistics, rows, *examples)
-            found = {name: self._value(metric) for name, metric in self._further.items()}
+            further = ((name, self._value(metric)) for name, metric in self._further.items())
             # They decide nothing: those that are not finite are left out.
-            self.further = tuple((name, one) for name, one in found.items() if math.isfinite(one))
+            self.further = tuple((name, value) for name, value in further if math.isfinite(value))
             return self._checked(self._value(self._metric))
 
     def _value(self, metric: Any) -> float:
@@ -99,27 +99,25 @@ class ModelTester:
 
     def _checked(self, value: float) -> float:
         """Returns a metric's value as an accuracy; NaN if it is not finite or out of its range."""
-        least, largest = self._decided_by.accuracies
         accuracy = self._decided_by.accuracy(value)
+        possible = self._decided_by.limited(accuracy)
+        is_worse = accuracy < possible and self._workload.metric_range is not None
         # A sum in float32 may be wrong in its last bits.
-        is_too_low = least is not None and accuracy < least - _ROUNDING
-        is_too_high = largest is not None and accuracy > largest + _ROUNDING
-        if not math.isfinite(value) or (is_too_low and self._workload.metric_range is not None):
+        is_outside = abs(accuracy - possible) > _ROUNDING
+        if not math.isfinite(value) or (is_worse and is_outside):
             return math.nan
-        if is_too_low or is_too_high:
+        if is_outside:
             raise self._workload.error(
                 f"the metric {self._metric.name!r} gives {value:.4g}, and its range is"
                 f" {self._decided_by.range_text}; give its range as metric_range, and"
                 " metric_goal='min' if less is better"
             )
-        accuracy = accuracy if least is None else max(least, accuracy)
-        return accuracy if largest is None else min(largest, accuracy)
+        return possible
 
     def is_chance(self, accuracy: float) -> bool:
         """Returns True if this accuracy is no better than guessing, as far as that is known."""
-        return self._chance is not None and is_at_chance(
-            accuracy, self._chance, self._data.test.examples
-        )
+        chance = self._chance
+        return chance is not None and is_at_chance(accuracy, chance, self._data.test.examples)
 
     def warn_if_hardly_above_chance(self, record: TrialRecord) -> None:
         """Warns if the first protocol alone has learned next to nothing, so that no policy helps.

@@ -33,10 +33,16 @@ from syncswitch.trainers.model.function import (
 )
 from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer, pack, unpack
-from syncswitch.trainers.model.outer_step import NO_OUTER, begun, outer_step, rejoin
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threads, quiet_log, tf
-from syncswitch.trainers.model.updates import Projection, Update
+from syncswitch.trainers.model.updates import (
+    NO_OUTER,
+    Projection,
+    Update,
+    begun,
+    outer_step,
+    rejoin,
+)
 from syncswitch.trainers.protocols import AfterAverage, Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.record import LossMean

@@ -14,7 +14,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.outer_step import NO_OUTER, begun
+from syncswitch.trainers.model.updates import NO_OUTER, begun
 from syncswitch.trainers.protocols import AfterAverage, Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Group, StepDone, Ticket
 

@@ -29,10 +29,9 @@ from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.feed import Feed
 from syncswitch.trainers.model.function import EmbeddingSteps, as_array, as_tensor
 from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
-from syncswitch.trainers.model.outer_step import outer_step, rejoin
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.tensorflow_api import tf
-from syncswitch.trainers.model.updates import Projection, Update, mean_of
+from syncswitch.trainers.model.updates import Projection, Update, mean_of, outer_step, rejoin
 from syncswitch.trainers.protocols import AfterAverage, Exchange
 
 _NO_LIMIT = nullcontext()

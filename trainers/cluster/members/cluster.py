@@ -44,9 +44,8 @@ from syncswitch.trainers.model.embeddings import (
 from syncswitch.trainers.model.feed import Feed, HeldFeed, feed_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
-from syncswitch.trainers.model.outer_step import NO_OUTER
 from syncswitch.trainers.model.tensorflow_api import for_threads
-from syncswitch.trainers.model.updates import mean_of
+from syncswitch.trainers.model.updates import NO_OUTER, mean_of
 from syncswitch.trainers.protocols import AfterAverage
 from syncswitch.trainers.protocols.steps import Group
 

@@ -22,8 +22,8 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
-from syncswitch.trainers.model.outer_step import begun, outer_step, rejoin
 from syncswitch.trainers.model.own_slots import OwnSlots
+from syncswitch.trainers.model.updates import begun, outer_step, rejoin
 from syncswitch.trainers.protocols import AfterAverage, Exchange
 from syncswitch.trainers.protocols.steps import Group
 from tests.trainers.clicks import of_keras

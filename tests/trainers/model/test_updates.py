@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from syncswitch.trainers.model.outer_step import begun, outer_step, rejoin
+from syncswitch.trainers.model.updates import begun, outer_step, rejoin
 
 
 def test_it_goes_further_the_longer_replicas_move_alike() -> None:
