@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cluster.local import JOINING_LAUNCHER
 from syncswitch.trainers.protocols import Exchange, choose_protocol
-
-if TYPE_CHECKING:
-    from syncswitch.trainers.faults.injections import Injection
 
 _USUAL = RunConditions()
 
@@ -32,13 +28,9 @@ class ConditionsChoice:
         launcher: str,
         servers: int = 1,
     ) -> RunConditions:
-        """Returns the conditions of one job.
+        """Returns the conditions of one job; the paper's scenarios come before the switch.
 
-        The paper's scenarios come before the switch. The launcher is `in-process`, `processes`,
-        `tf-config`, `ray` or `simulated`.
-
-        Raises:
-            UserError: A choice does not fit the job or the launcher.
+        Raises UserError if a choice does not fit the job or the launcher.
         """
         exchange = choose_protocol(first_protocol).exchange
         if self.online != _USUAL.online and exchange is not Exchange.ROUND:
@@ -64,17 +56,14 @@ class ConditionsChoice:
                 value=self.switch_mechanism,
                 remedy="leave it out",
             )
-        found: tuple[Injection, ...] = ()
+        texts: tuple[str, ...] = ()
         if self.inject:
             from syncswitch.trainers.faults.injections import check_injections, injections
 
-            found = injections(self.inject, workers, switch_percent)
-            check_injections(found, launcher, servers)
-        return RunConditions(
-            self.online,
-            self.switch_mechanism,
-            tuple(injection.text for injection in found),
-        )
+            chosen = injections(self.inject, workers, switch_percent)
+            check_injections(chosen, launcher, servers)
+            texts = tuple(injection.text for injection in chosen)
+        return RunConditions(self.online, self.switch_mechanism, texts)
 
     def check_nothing_chosen(self, reason: str) -> None:
         """Raises UserError if anything but the defaults was chosen."""

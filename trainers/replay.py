@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from typing_extensions import override
 
-from syncswitch.storage.errors import (
-    IMPORT_SOME,
-    SEARCH_FIRST,
-    Set,
-    UserError,
-    one_line,
-)
+from syncswitch.storage.errors import IMPORT_SOME, SEARCH_FIRST, Set, UserError, one_line
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -95,20 +89,13 @@ class Recording:
     runs: tuple[RecordedRun, ...]
     reference: str = ""  # which loads the workload, or the name of an imported one
 
-    @cached_property
-    def _by_switch_point(self) -> Mapping[float, tuple[RecordedRun, ...]]:
-        found: dict[float, list[RecordedRun]] = defaultdict(list)
-        for run in self.runs:
-            found[run.candidate_percent].append(run)
-        return {switch_point: tuple(found[switch_point]) for switch_point in sorted(found)}
-
     @property
     def switch_points(self) -> tuple[float, ...]:
         """Switch points with a run, in percent, ascending."""
-        return tuple(self._by_switch_point)
+        return tuple(sorted({run.candidate_percent for run in self.runs}))
 
     def at(self, candidate_percent: float) -> tuple[RecordedRun, ...]:
-        return self._by_switch_point.get(candidate_percent, ())
+        return tuple(run for run in self.runs if run.candidate_percent == candidate_percent)
 
     def draw(
         self, candidate_percent: float, replicate: int, deck_seed: int = 0
@@ -130,8 +117,6 @@ class Recording:
 # Consecutive replicates draw from one deck. Typed, as 25 and 25.0 are written differently.
 @lru_cache(maxsize=1024, typed=True)
 def _shuffled(percent: float, seeds: tuple[int | None, ...], deal: int, deck: int) -> list[int]:
-    """Indices of the runs with these seeds at a switch point, in the order of a deal."""
-
     def place(index: int) -> bytes:
         seed = seeds[index]
         card = f"{percent!r} {deal} {index}" if seed is None else f"seed {deal} {seed}"
@@ -177,13 +162,13 @@ def read_recording(
     counted = [trial for trial in counted if trial.job.simulated_cluster is None] or counted
     jobs = {trial.job.fingerprint: trial for trial in counted}
     if len(jobs) > 1:
-        found = ", ".join(
-            f"{name[:12]} ({one.job.workers}"
-            f"{' simulated' if one.job.simulated_cluster else ''} workers)"
-            for name, one in jobs.items()
+        named = ", ".join(
+            f"{name[:12]} ({trial.job.workers}"
+            f"{' simulated' if trial.job.simulated_cluster else ''} workers)"
+            for name, trial in jobs.items()
         )
         raise UserError(
-            f"{workload!r} names {len(jobs)} workloads: {found}",
+            f"{workload!r} names {len(jobs)} workloads: {named}",
             remedy=(Set("workers", verb="choose with"), "give the fingerprint"),
         )
     runs: list[RecordedRun] = []
@@ -197,10 +182,7 @@ def read_recording(
         raise UserError(
             f"no complete runs of {workload!r} with {','.join(protocols)} in {shown(database.url)},"
             " those with treated stragglers or injections aside",
-            remedy=(
-                SEARCH_FIRST,
-                IMPORT_SOME,
-            ),
+            remedy=(SEARCH_FIRST, IMPORT_SOME),
         )
     return Recording(registered.identity, tuple(runs), registered.reference)
 
@@ -213,35 +195,27 @@ def whole_runs(
     A fork is completed with the start of its parent, and left out if the parent is missing.
     """
     by_id = {trial.trial_id: trial for trial in trials}
-    known: dict[int, RecordedRun | None] = {}
 
+    @cache
     def whole(trial_id: int) -> RecordedRun | None:
-        """The run from its first worker-step; None where a part of it is missing."""
-        if trial_id not in known:
-            known[trial_id] = None  # ends the recursion if a fork is its own ancestor
-            if trial_id in by_id:
-                known[trial_id] = completed(by_id[trial_id])
-        return known[trial_id]
-
-    def completed(trial: StoredTrial) -> RecordedRun | None:
-        own = _own_part(trial, curves.get(trial.trial_id, ()))
+        trial = by_id.get(trial_id)
+        if trial is None:
+            return None
+        run = _without_prefix(trial, curves.get(trial_id, ()))
         if trial.parent_trial_id is None:
-            return own
+            return run
         parent, start = whole(trial.parent_trial_id), _fork_worker_step(trial)
         if parent is None or parent.worker_steps < start:
             return None
-        return _with_prefix(own, parent, start, trial)
+        return _with_prefix(run, parent, start, trial)
 
-    found = {trial_id: whole(trial_id) for trial_id in by_id}
-    return {trial_id: run for trial_id, run in found.items() if run is not None}
+    return {trial_id: run for trial_id in by_id if (run := whole(trial_id)) is not None}
 
 
-def _own_part(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:
-    switch_point = (
-        trial.switch_percent if trial.candidate_percent is None else trial.candidate_percent
-    )
+def _without_prefix(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:
+    counted = trial.candidate_percent
     return RecordedRun(
-        candidate_percent=switch_point,
+        candidate_percent=trial.switch_percent if counted is None else counted,
         accuracy=trial.result.converged_accuracy or 0.0,
         training_seconds=trial.times.training_seconds or 0.0,
         diverged=bool(trial.result.diverged),
@@ -351,12 +325,10 @@ class ReplayTrainer(Trainer):
         seeded = next((run for run in runs if run.seed == spec.seed), None)
         chosen = seeded or recording.draw(spec.switch_percent, spec.replicate, self._deck_seed)
         if chosen is None:
-            known = ", ".join(
-                f"{switch_point:g}" for switch_point in reversed(recording.switch_points)
-            )
+            recorded = ", ".join(f"{one:g}" for one in reversed(recording.switch_points))
             raise UserError(
                 f"no run of {recording.identity.name!r} at {spec.switch_percent:g} % is recorded"
-                f" (recorded: {known or 'none'}); ask for one of these, or record such runs"
+                f" (recorded: {recorded or 'none'}); ask for one of these, or record such runs"
             )
         return chosen
 
@@ -401,7 +373,6 @@ class _Replay:
         self._checkpoints: dict[float, Path] = {}
 
     def to_its_end(self) -> TrialRecord:
-        """Replays the run to its end, or until the observer stops it."""
         run = self._run
         self._report_progress(self._start)
         for evaluation in self._ahead:

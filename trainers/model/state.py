@@ -206,7 +206,7 @@ def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
         return None
     try:
         checkpoint = read_checkpoint(path)
-        known = json.loads(checkpoint.history)["run"]
+        writer = json.loads(checkpoint.history)["run"]
     except UserError as error:
         _LOG.warning("%s; passing over it", error)
         return None
@@ -214,10 +214,10 @@ def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
         _LOG.warning("checkpoint %s does not say of which run it is; passing over it", path)
         return None
     for name, value in run_identity(spec).items():
-        if known.get(name) != value:
+        if writer.get(name) != value:
             raise UserError(
-                f"checkpoint {path} is of another run: {name} was {known.get(name)} and is {value};"
-                " give the same as then, or another folder, or move it away"
+                f"checkpoint {path} is of another run: {name} was {writer.get(name)} and is"
+                f" {value}; give the same as then, or another folder, or move it away"
             )
     return checkpoint
 
@@ -254,16 +254,14 @@ class CheckpointManager:
         self.slots = optimizer.layout
         self.embeddings = function.embeddings
         self.rule = row_rule(workload) if self.embeddings else None
+        slots = () if self.rule is None else self.rule.slots
         self.layouts = tuple(
-            EmbeddingLayout(one.name, self.rule.slots, one.rows, one.width)
-            for one in self.embeddings
-            if self.rule is not None
+            EmbeddingLayout(one.name, slots, one.rows, one.width) for one in self.embeddings
         )
         is_kept = not self.embeddings and self.parameters.size <= _FEW_VALUES
         self._initial = lru_cache(_KEPT_SEEDS if is_kept else 0)(self._built)
 
     def initial(self, seed: int) -> ModelState:
-        """Returns initial values, as the workload's model function makes them under `seed`."""
         parameters, statistics, embeddings = self._initial(seed)
         # A training may change them in place.
         slots = self._optimizer.initial_slots()
@@ -333,9 +331,8 @@ class CheckpointManager:
             write_checkpoint(path, self.checkpoint(state, spec, log))
         except OSError:
             # Without a limit they are all wanted.
-            dropped = (
-                [] if spec.kept_checkpoints is None else log.files.drop_all_but(1, _spared(log))
-            )
+            is_limited = spec.kept_checkpoints is not None
+            dropped = log.files.drop_all_but(1, _spared(log)) if is_limited else []
             _remove(dropped)
             if not dropped:
                 raise
@@ -345,8 +342,7 @@ class CheckpointManager:
         """Returns the state with which a trial begins: initial, another run's, or its own."""
         if spec.resume:
             remove_unfinished(spec)
-        own = latest_checkpoint(spec) if spec.resume else None
-        if own is not None:
+        if spec.resume and (own := latest_checkpoint(spec)) is not None:
             path, checkpoint = own
             log.go_back(*checkpoint.position, checkpoint.history)
             for percents, written in written_checkpoints(spec, log.guarding.plans, log.done):
@@ -464,19 +460,17 @@ _SUFFIX = ".keras"
 
 def check_model_path(path: Path) -> None:
     """Raises UserError if a model could not be saved there; called before its training."""
+    folder, problem = path.parent, None
     if path.suffix != _SUFFIX:
-        raise _no_model_at(path, f"give a name that ends in {_SUFFIX}")
-    folder = path.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise _no_model_at(path, f"{folder} is not a folder that can be written to")
-    if path.is_dir():
-        raise _no_model_at(path, "that is a folder; give the name of a file")
-    if path.is_file() and not is_zipfile(path):
-        raise _no_model_at(path, "that file is not a Keras model; name another one")
-
-
-def _no_model_at(path: Path, why: str) -> UserError:
-    return UserError(why, parameter="output", value=str(path))
+        problem = f"give a name that ends in {_SUFFIX}"
+    elif not folder.is_dir() or not os.access(folder, os.W_OK):
+        problem = f"{folder} is not a folder that can be written to"
+    elif path.is_dir():
+        problem = "that is a folder; give the name of a file"
+    elif path.is_file() and not is_zipfile(path):
+        problem = "that file is not a Keras model; name another one"
+    if problem is not None:
+        raise UserError(problem, parameter="output", value=str(path))
 
 
 def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:
@@ -523,11 +517,11 @@ def _fill(weights: Path, source: EmbeddingSource) -> None:
 
     names: dict[int, str] = {}
 
-    def note(name: str, found: Any) -> None:
-        shape: tuple[int, ...] = getattr(found, "shape", ())
+    def note(name: str, item: Any) -> None:
+        shape: tuple[int, ...] = getattr(item, "shape", ())
         if len(shape) == 2 and shape[0] == 1:
-            number = float(found[0, 0]) - _MARK
-            if 0 <= number < len(source.layouts) and (found[()] == found[0, 0]).all():
+            number = float(item[0, 0]) - _MARK
+            if 0 <= number < len(source.layouts) and (item[()] == item[0, 0]).all():
                 names[int(number)] = name
 
     with h5py.File(weights, "r+") as file:

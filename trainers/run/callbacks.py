@@ -108,12 +108,10 @@ class _Telling(Watching):
         self._callbacks = list(callbacks)
         self._tests = 0
         self._metric = decided_by(workload)
-        name = workload.metric
+        name, output = workload.metric, workload.metric_output
         if not isinstance(name, str):
-            built = build_metric(workload)
-            name = "accuracy" if built is None else str(built.name)
+            name = str(getattr(build_metric(workload), "name", "accuracy"))
         # As in the logs of `fit`.
-        output = workload.metric_output
         self._name = name if output is None else f"{output}_{name}"
         self._interval = workload.evaluation_interval_worker_steps
         self._total = spec.identity.total_worker_steps
@@ -161,8 +159,7 @@ class _Telling(Watching):
                 _LOG.warning("%s; the run continues without callback %s", error, name)
 
 
-class _NoModelError(WorkloadError):
-    """A callback wants to use a model."""
+class _NoModelError(WorkloadError): ...
 
 
 class _NoModel:
@@ -171,15 +168,11 @@ class _NoModel:
     def __init__(self, workload: Workload, callback: str) -> None:
         object.__setattr__(self, "_whose", f"workload {workload.name!r}: callback {callback}")
 
-    def __getattr__(self, name: str) -> Any:
-        raise self._refusal(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise self._refusal(name)
-
-    def _refusal(self, name: str) -> WorkloadError:
+    def __getattr__(self, name: str, value: Any = None) -> Any:
         whose = object.__getattribute__(self, "_whose")
-        return _NoModelError(
+        raise _NoModelError(
             f"{whose} uses self.model.{name}, but a run has no model that it could read or"
             " change while workers train; use the logs that it is given"
         )
+
+    __setattr__ = __getattr__

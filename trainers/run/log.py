@@ -42,9 +42,9 @@ class CheckpointFiles:
     def drop_all_but(self, kept: int, spared: float | None = None) -> list[Path]:
         """Forgets all but the `kept` furthest files and that at `spared`; returns the others."""
         at_spared = None if spared is None else self.paths.get(spared)
-        files = dict.fromkeys(self.paths[one] for one in sorted(self.paths))
-        there = [path for path in files if path != at_spared]
-        return self._forget(there[: max(0, len(there) - kept)])
+        files = dict.fromkeys(self.paths[percent] for percent in sorted(self.paths))
+        others = [path for path in files if path != at_spared]
+        return self._forget(others[: max(0, len(others) - kept)])
 
     def drop_after(self, percent: float) -> list[Path]:
         """Forgets the files of later parts of the job, and returns them."""
@@ -163,7 +163,7 @@ class RunLog:
         """
         known = json.loads(history)
         events = [RunEvent(**event) for event in known["events"]]
-        self._events = events + self._events[len(events) :]
+        self._events[: len(events)] = events
         self._evaluations = [Evaluation.of(evaluation) for evaluation in known["evaluations"]]
         self.guarding.remember(known["guard"])
         self.fork(done, first_protocol_done, elapsed_seconds)
@@ -195,7 +195,6 @@ class RunLog:
     def add_phase(
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
     ) -> None:
-        """Records a segment that ended with worker-step `done` at that training time."""
         self.position = self.mark(segment, done, elapsed_seconds, staleness)
 
     def fall_back(self, start: Position) -> None:
@@ -220,14 +219,14 @@ class RunLog:
         """Everything besides its state that a run needs to continue from here, as JSON."""
         content = {
             "run": run_identity(self._spec),
-            "evaluations": [asdict(evaluation) for evaluation in self._evaluations],
-            "phases": [asdict(phase) for phase in self.position.phases],
-            "events": [asdict(event) for event in self._events],
+            "evaluations": self._evaluations,
+            "phases": self.position.phases,
+            "events": self._events,
             "guard": self.guarding.history(),
             "inherited_seconds": self.position.inherited_seconds,
             "switch_overhead_seconds": self.position.switch_overhead_seconds,
         }
-        return json.dumps(content)
+        return json.dumps(content, default=asdict)
 
     def next_segment(self, *, is_detour: bool = False) -> Segment | None:
         """The segment to train next; see `schedule.next_segment`."""

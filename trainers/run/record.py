@@ -182,41 +182,42 @@ def cut_phases(
     phases: Iterable[PhaseRecord], start_worker_step: int, end_worker_step: int, clock: RunTimes
 ) -> tuple[PhaseRecord, ...]:
     """Cuts out the part of a run between two worker-steps; staleness is that of whole phases."""
-    found = []
+    cut = []
     for phase in phases:
         start = max(phase.start_worker_step, start_worker_step)
         end = min(phase.end_worker_step, end_worker_step)
         if (start, end) == (phase.start_worker_step, phase.end_worker_step):
-            found.append(phase)
+            cut.append(phase)
         elif start < end:
             seconds = clock.seconds_at(end) - clock.seconds_at(start)
-            found.append(
+            cut.append(
                 replace(phase, start_worker_step=start, end_worker_step=end, seconds=seconds)
             )
-    return tuple(found)
+    return tuple(cut)
 
 
 def merge_phases(phases: Sequence[PhaseRecord]) -> tuple[PhaseRecord, ...]:
     """Joins neighbouring phases of one protocol."""
-    found: list[PhaseRecord] = []
+    merged: list[PhaseRecord] = []
     for phase in phases:
-        if found and found[-1].protocol == phase.protocol:
-            phase = _merged(found.pop(), phase)
-        found.append(phase)
-    return tuple(found)
+        if merged and merged[-1].protocol == phase.protocol:
+            phase = _merged(merged.pop(), phase)
+        merged.append(phase)
+    return tuple(merged)
 
 
 def _merged(first: PhaseRecord, second: PhaseRecord) -> PhaseRecord:
-    means = (first.mean_staleness, second.mean_staleness)
-    mean = None
-    if means[0] is not None and means[1] is not None:
+    mean = most = None
+    if first.mean_staleness is not None and second.mean_staleness is not None:
         steps = [one.end_worker_step - one.start_worker_step for one in (first, second)]
-        mean = (means[0] * steps[0] + means[1] * steps[1]) / max(1, sum(steps))
-    most = (first.max_staleness, second.max_staleness)
+        total = first.mean_staleness * steps[0] + second.mean_staleness * steps[1]
+        mean = total / max(1, sum(steps))
+    if first.max_staleness is not None and second.max_staleness is not None:
+        most = max(first.max_staleness, second.max_staleness)
     return replace(
         first,
         end_worker_step=second.end_worker_step,
         seconds=first.seconds + second.seconds,
         mean_staleness=mean,
-        max_staleness=None if most[0] is None or most[1] is None else max(most[0], most[1]),
+        max_staleness=most,
     )

@@ -97,19 +97,17 @@ def check_tensorboard(folder: Path) -> None:
         )
     # The first log creates the folder.
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    problem = None
     if not os.path.isdir(there):
+        problem = f"it cannot be made ({str(there)!r} is not a folder)"
+    elif not os.access(there, os.W_OK | os.X_OK):
+        problem = "it cannot be written"
+    if problem is not None:
         raise UserError(
-            f"it cannot be made ({str(there)!r} is not a folder)",
+            problem,
             parameter="tensorboard",
             value=str(folder),
             remedy="name a folder that can be written",
-        )
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(
-            "it cannot be written",
-            parameter="tensorboard",
-            value=str(folder),
-            remedy="name another folder",
         )
 
 
@@ -138,8 +136,7 @@ class TensorBoardTrainer(Trainer):
     def __init__(
         self, trainer: Trainer, folder: Path, tell: Callable[[str], object] = _LOG.warning
     ) -> None:
-        """Takes over the trainer, which is closed together with this one."""
-        self._trainer = trainer
+        self._trainer = trainer  # which is closed together with this one
         self._folder = folder
         self._tell = tell
 
@@ -224,9 +221,8 @@ class RunLog(Watching):
             values["loss/training"] = evaluation.training_loss
         before, seconds_before = self._last or (step, seconds)
         if seconds > seconds_before and step > before:
-            values["throughput/worker_steps_per_second"] = (step - before) / (
-                seconds - seconds_before
-            )
+            pace = (step - before) / (seconds - seconds_before)
+            values["throughput/worker_steps_per_second"] = pace
         self._last = (step, seconds)
         self._scalars(step, values)
 
@@ -252,7 +248,7 @@ class RunLog(Watching):
             self._switch_step = step
 
     def end(self, record: TrialRecord) -> None:
-        last, metric = record.worker_steps, self._spec.identity.decided_by
+        metric = self._spec.identity.decided_by
         for phase in record.phases:
             values = {"worker_steps_per_second": phase.worker_steps_per_second}
             if phase.mean_staleness is not None and phase.max_staleness is not None:
@@ -260,18 +256,15 @@ class RunLog(Watching):
                 values["max_staleness"] = phase.max_staleness
             named = {f"phase {phase.protocol}/{name}": value for name, value in values.items()}
             self._scalars(phase.end_worker_step, named)
-        guard = record.guard
-        held_percent = None if guard is None else guard.held_percent
-        self._scalars(
-            last,
-            {
-                **({} if held_percent is None else {"result/held_percent": held_percent}),
-                f"result/converged_{metric.name}": metric.value(record.converged_accuracy),
-                "result/diverged": float(record.diverged),
-                "result/training_seconds": record.training_seconds,
-                "result/switch_overhead_seconds": record.switch_overhead_seconds,
-            },
-        )
+        results = {
+            f"result/converged_{metric.name}": metric.value(record.converged_accuracy),
+            "result/diverged": float(record.diverged),
+            "result/training_seconds": record.training_seconds,
+            "result/switch_overhead_seconds": record.switch_overhead_seconds,
+        }
+        if record.guard is not None and record.guard.held_percent is not None:
+            results["result/held_percent"] = record.guard.held_percent
+        self._scalars(record.worker_steps, results)
         self._end_session(is_success=True)
 
     def fail(self) -> None:
@@ -317,7 +310,7 @@ class RunLog(Watching):
 def _parameters(spec: TrialSpec) -> dict[str, bool | float | str]:
     """The settings by which TensorBoard compares runs."""
     identity, conditions = spec.identity, spec.conditions
-    known: dict[str, bool | float | str | None] = {
+    settings: dict[str, bool | float | str | None] = {
         "switch_percent": spec.switch_percent,
         "replicate": spec.replicate,
         "seed": str(spec.seed),  # TensorBoard would round a number
@@ -331,7 +324,7 @@ def _parameters(spec: TrialSpec) -> dict[str, bool | float | str]:
         "momentum": identity.recipe.momentum,
     }
     if conditions != RunConditions():
-        known["online"] = conditions.online
-        known["switch_mechanism"] = conditions.switch_mechanism
-        known["injections"] = "; ".join(conditions.injections)
-    return {name: value for name, value in known.items() if value is not None}
+        settings["online"] = conditions.online
+        settings["switch_mechanism"] = conditions.switch_mechanism
+        settings["injections"] = "; ".join(conditions.injections)
+    return {name: value for name, value in settings.items() if value is not None}
