@@ -91,14 +91,14 @@ def decay_of(move: Callable[[Vector], Vector], start: Vector, is_whole: Any = Fa
     while unknown.any():
         # Each value up and down; one of these twice, so that no agreement is by chance.
         direction = unknown * random.choice([-1.0, 1.0], start.size)
-        slopes = np.stack([slope(one) for one in (direction, -direction, direction)])
+        slopes = np.stack([slope(direction), slope(-direction), slope(direction)])
         with np.errstate(invalid="ignore"):
-            found = unknown & (np.ptp(slopes, axis=0) < _TOLERANCE)
-        if not found.any():
+            agree = unknown & (np.ptp(slopes, axis=0) < _TOLERANCE)
+        if not agree.any():
             break
-        decay[found] = np.round(np.median(slopes[:, found], axis=0), _DECIMALS)
+        decay[agree] = np.round(np.median(slopes[:, agree], axis=0), _DECIMALS)
         # Known values stay as they were from here on, as others may depend on them.
-        unknown &= ~found
+        unknown &= ~agree
     return decay
 
 
@@ -127,13 +127,9 @@ class ModelFunction:
         self.outputs = Outputs(workload, self.model)
         self.parameters = FlatLayout.of(dense_variables(self.model), "parameter")
         self._moving = moving_variables(self.model)
-        self.statistics = statistics_layout(self._moving)
+        # Of whatever type, they are kept in float32.
+        self.statistics = FlatLayout.of(enumerate(self._moving))
         check_labels(workload, data, self.outputs.losses, self.model)
-
-    @cached_property
-    def _moves_alone(self) -> bool:
-        with tf.init_scope():
-            return moves_alone(self._workload)
 
     @cached_property
     def statistics_decay(self) -> Vector:
@@ -224,22 +220,25 @@ class ModelFunction:
         rows: Sequence[EmbeddingRows] = (),
     ) -> tuple[Any, list[Any], Any]:
         """Computes the same by variable, and then for the given rows of each embedding."""
-        wanted = [*values, *(one.values for one in rows)]
+        trained = [*values, *(one.values for one in rows)]
         with tf.GradientTape() as tape:
-            tape.watch(wanted)
+            tape.watch(trained)
             loss, contribution = self.loss(values, statistics, inputs, labels, seed, rows)
-        found = tape.gradient(loss, wanted)
-        idle = [place for place, one in enumerate(found[: len(values)]) if one is None]
-        if idle and self._moves_alone:
-            paths = [variable.path for _, variable in dense_variables(self.model)]
-            raise self._workload.error(
-                f"{paths[idle[0]]!r} has no part in the loss, so that fit leaves it alone, and the"
-                " optimizer would move it; set trainable=False on its layer"
-            )
+        gradients = tape.gradient(loss, trained)
+        for (_, variable), gradient in zip(dense_variables(self.model), gradients, strict=False):
+            if gradient is not None:
+                continue
+            with tf.init_scope():
+                is_moved = moves_alone(self._workload)
+            if is_moved:
+                raise self._workload.error(
+                    f"{variable.path!r} has no part in the loss, so that fit leaves it alone, and"
+                    " the optimizer would move it; set trainable=False on its layer"
+                )
         # An embedding that is trained as a whole has a sparse gradient.
         gradients = [
-            tf.zeros_like(value) if one is None else tf.convert_to_tensor(one)
-            for one, value in zip(found, wanted, strict=True)
+            tf.zeros_like(value) if gradient is None else tf.convert_to_tensor(gradient)
+            for gradient, value in zip(gradients, trained, strict=True)
         ]
         return loss, gradients, contribution
 
@@ -287,7 +286,6 @@ class ModelFunction:
         return outputs, pack(list(map(scope.get_current_value, self._moving))), extra_losses
 
     def _check_assigned(self, assigned: Sequence[Any]) -> None:
-        """Refuses what layers assign in a step, and workers cannot share."""
         shared = set(map(id, self._moving))
         for variable in assigned:
             if id(variable) in shared or _is_seed(variable):
@@ -363,17 +361,6 @@ def total_loss(loss: Any, of_layers: Sequence[Any]) -> Any:
 def moving_variables(model: Any) -> list[Any]:
     """Returns the variables that training moves without a gradient, such as BatchNorm's means."""
     return [variable for variable in model.non_trainable_variables if _is_moving(variable)]
-
-
-def assign_moving(moving: Sequence[Any], values: Sequence[Vector]) -> None:
-    """Assigns statistics to the variables of a model."""
-    for variable, value in zip(moving, values, strict=True):
-        variable.assign(as_dtype(value, variable.dtype))
-
-
-def statistics_layout(moving: Sequence[Any]) -> FlatLayout:
-    """Returns the layout of statistics; of whatever type, they are kept in float32."""
-    return FlatLayout.of(enumerate(moving))
 
 
 def _is_float(variable: Any) -> bool:
@@ -605,13 +592,12 @@ def trace_ids(function: ModelFunction, workload: Workload, examples: Sequence[An
 
 
 def _depends_on(tensor: Any, source: Any) -> bool:
-    """Returns True if a tensor of a graph is computed from another one."""
     waiting, seen = [tensor], set()
     while waiting:
-        one = waiting.pop()
-        if one is source:
+        tensor = waiting.pop()
+        if tensor is source:
             return True
-        if id(one.op) not in seen:
-            seen.add(id(one.op))
-            waiting.extend(one.op.inputs)
+        if id(tensor.op) not in seen:
+            seen.add(id(tensor.op))
+            waiting.extend(tensor.op.inputs)
     return False

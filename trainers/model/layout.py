@@ -141,9 +141,3 @@ class FlatLayout:
             if arrays[name].shape != shape:
                 raise ValueError(f"{name} has shape {arrays[name].shape}, not {shape}")
         return self.pack([arrays[name] for name in self.names])
-
-
-def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
-    """Assigns a value to each variable."""
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)

@@ -17,7 +17,7 @@ from syncswitch.trainers.job.keras_parts import (
     excluded_variables,
 )
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
+from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.tensorflow_api import tf
 
 
@@ -29,7 +29,6 @@ class Optimizer(ABC):
     has_averages = False
 
     def __init__(self, layout: FlatLayout, variables: Sequence[Any]) -> None:
-        """Takes the layout of the parameters, and the variables whose constraints they obey."""
         self._parameters_layout = layout
         self.constraints = [one.constraint for one in variables]
 
@@ -83,7 +82,6 @@ class KerasOptimizer(Optimizer):
     """Any Keras optimizer: not stateless on TensorFlow, so a state passes through its variables."""
 
     def __init__(self, workload: Workload, layout: FlatLayout, part: slice = slice(None)) -> None:
-        """Builds the workload's optimizer, for a part of the variables of `layout`."""
         positions = dense_variables(build_model(workload))[part]
         variables = [one for _, one in positions]
         super().__init__(FlatLayout(layout.names[part], layout.shapes[part]), variables)
@@ -102,12 +100,8 @@ class KerasOptimizer(Optimizer):
             ) from error
         self._variables = variables
         # Not its public step count, which counts updates of several accumulated gradients.
-        counters = (self._optimizer._iterations, self._optimizer.learning_rate)
-        self._slots = [
-            variable
-            for variable in self._optimizer.variables
-            if not any(variable is counter for counter in counters)
-        ]
+        counters = {id(self._optimizer._iterations), id(self._optimizer.learning_rate)}
+        self._slots = [one for one in self._optimizer.variables if id(one) not in counters]
         layout = FlatLayout.of(enumerate(self._slots))
         # Keras' names begin with those of layers, which are numbered through in each process.
         names = tuple(f"{name[:4]}{name.rpartition('_')[2]}" for name in layout.names)
@@ -160,19 +154,15 @@ class KerasOptimizer(Optimizer):
     ) -> tuple[Any, Any]:
         # Functions run stateful operations in the order in which they were traced.
         assign(self._variables, unpack(parameters, self._parameters_layout))
-        values = zip(self._slots, unpack(slots, self.layout), strict=True)
-        assign(self._slots, [as_dtype(value, slot.dtype) for slot, value in values])
+        assign(self._slots, unpack(slots, self.layout))
         optimizer = self._optimizer
         optimizer._iterations.assign(tf.cast(updates, optimizer._iterations.dtype))
         optimizer.learning_rate.assign(rate)
         # It divides by this factor, which `fit` multiplies the loss with.
         scaled = gradient * (optimizer.loss_scale_factor or 1.0)
         optimizer.apply(unpack(scaled, self._parameters_layout), self._variables)
-        moved, kept = (
-            pack([variable.value for variable in variables])
-            for variables in (self._variables, self._slots)
-        )
-        return moved, kept
+        moved = pack([variable.value for variable in self._variables])
+        return moved, pack([variable.value for variable in self._slots])
 
 
 def _noted_owners(optimizer: Any, variables: Sequence[Any]) -> dict[int, int]:
@@ -215,6 +205,12 @@ def pack(values: Sequence[Any]) -> Any:
     if not values:
         return tf.zeros([0])
     return tf.concat([tf.reshape(tf.cast(value, tf.float32), [-1]) for value in values], 0)
+
+
+def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Assigns values that were kept in float32 to variables of any type."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(as_dtype(value, variable.dtype))
 
 
 def as_dtype(value: Any, dtype: Any) -> Any:

@@ -43,21 +43,15 @@ from syncswitch.trainers.model.embeddings import (
     rows_on,
     write_embeddings,
 )
-from syncswitch.trainers.model.function import (
-    ModelFunction,
-    assign_moving,
-    moving_variables,
-    statistics_layout,
-)
+from syncswitch.trainers.model.function import ModelFunction, moving_variables
 from syncswitch.trainers.model.layout import (
     EmbeddingLayout,
     EmbeddingSource,
     FlatLayout,
     ModelState,
     Vector,
-    assign,
 )
-from syncswitch.trainers.model.optimizer import Optimizer
+from syncswitch.trainers.model.optimizer import Optimizer, assign
 from syncswitch.trainers.model.row_rules import row_rule
 from syncswitch.trainers.model.tensorflow_api import seeded
 from syncswitch.trainers.run.log import RunLog
@@ -450,8 +444,8 @@ def restored_model(workload: Workload, checkpoint: Checkpoint) -> Any:
             : layout.size
         ]
     assign([one for _, one in trained], layout.split(parameters))
-    layout = statistics_layout(moving)
-    assign_moving(moving, layout.split(layout.from_named(checkpoint.statistics)))
+    layout = FlatLayout.of(enumerate(moving))
+    assign(moving, layout.split(layout.from_named(checkpoint.statistics)))
     return model
 
 
