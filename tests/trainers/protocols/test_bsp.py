@@ -21,18 +21,6 @@ class TestBSP(ProtocolContract):
     exchange = Exchange.ROUND
     texts = ("bsp",)
 
-    @given(MORE_WORKERS, EVENTS)
-    @more_examples(20)
-    def test_a_round_ends_only_when_nobody_is_at_work(self, more: int, events: list[Event]) -> None:
-        bsp = cluster("bsp", 1 + more)
-        for event in events:
-            before = set(bsp.running)
-            bsp.released = []
-            bsp.follow([event])
-            if bsp.released:
-                assert len(before) <= 1, "released while others were still at work"
-                assert set(bsp.released) == bsp.active
-
 
 class TestLocalSGD(ProtocolContract):
     kind = LocalSGD

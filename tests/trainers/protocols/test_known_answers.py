@@ -9,71 +9,23 @@ from tests.trainers.protocols.protocol_contract import EVENTS, Event, cluster, t
 
 COURSES = {
     "a round lasts until the last has pushed": ("bsp", 3, "2; 0; 1 > 0 1 2 = 0+1+2"),
-    "when the missing worker leaves the others go on": ("bsp", 3, "0; 2; -1 > 0 2 = 0+2"),
     "the gradient of a worker that left counts once": ("bsp", 2, "0; -0; 1 > 1 = 0+1; 1 > 1 = 1"),
-    "who joins waits for the next round": ("bsp", 2, "0; +5; 1 > 0 1 5 = 0+1"),
-    "who joins starts with the next period": (
-        "local-sgd:2",
-        2,
-        "0 > 0; +7; 0; 1 > 1; 1 > 0 1 7 = 0+1",
-    ),
     "a replica that left is in no average": ("local-sgd:1", 3, "2; -2; 1; 0 > 0 1 = 0+1"),
-    "those who waited for a worker that leaves go on": ("ssp:1", 3, "0 > 0; 0; 2 > 2; -1 > 0"),
     "who joins is level with the slowest": (
         "ssp:1",
         2,
         "0 > 0; 1 > 1; " * 4 + "+2 > 2; 0 > 0; 0; 1 > 1; 2 > 0 2",
-    ),
-    "who comes back has no lead and no debt": (
-        "ssp:1",
-        2,
-        "0 > 0; -1; " + "0 > 0; " * 5 + "+1 > 1; 0 > 0; 0; 1 > 0 1",
     ),
     "groups change, without a barrier for all": (
         "ds-sync:2",
         4,
         "2; 3 > 2 3 = 2+3; 2; 0; 1 > 0 1 = 0+1; 0 > 0 2 = 0+2",
     ),
-    "one group of all": ("ds-sync:3", 3, "1; 2; 0 > 0 1 2 = 0+1+2"),
-    "a group shrinks, and one alone averages nothing": (
-        "ds-sync:3",
-        3,
-        "0; 2; -1 > 0 2 = 0+2; 0; -2 > 0",
-    ),
-    "who comes back starts in the foremost round": (
-        "ds-sync:2",
-        4,
-        "-1; 0 > 0; +1 > 1; 2; 3 > 2 3 = 2+3; 1; 3 > 1 3 = 1+3",
-    ),
-    "earlier rounds do not wait for who comes back": (
-        "ds-sync:2",
-        4,
-        "-1; 2; 3 > 2 3 = 2+3; +1 > 1; 0 > 0",
-    ),
-    "strangers are divided with the others": (
-        "ds-sync:2",
-        2,
-        "+2 > 2; +3 > 3; 2; 3 > 2 3 = 2+3; 0; 1 > 0 1 = 0+1; 0; 2 > 0 2 = 0+2",
-    ),
-    # Of 0, 1 and 2 the middle one is alone in the first round.
-    "a stranger releases those who are not in its group": ("ds-sync:2", 2, "1; +2 > 1 2"),
-    "workers in step": ("gba:0", 3, "0 > 0; 2 > 2; 1 > 1 = 0+1+2"),
-    # The others are one update behind.
-    "one worker alone fills the buffer": (
-        "gba:1",
-        3,
-        "0 > 0; 0 > 0; 0 > 0 = 0+0+0; 0 > 0; 2 > 2; 1 > 1 = 0+1+2; 0 > 0; 0 > 0; 1 > 1 = 0+0+1",
-    ),
     # Else the others' would run ahead, and gradients seem to be younger than they are.
     "the token of a lost worker is not missed": (
         "gba:0",
         2,
         "-1; +1 > 1; " * 20 + "0 > 0; 0 > 0 = 0+0; 0 > 0; 1! > 1 = 0+1",
-    ),
-    "what is left in the buffer goes alone": (
-        "gba:2",
-        3,
-        "0 > 0; 1 > 1; -0; -1; -2 = 0+1; +1 > 1; 1 > 1; 1 > 1; 1 > 1 = 1+1+1",
     ),
 }
 

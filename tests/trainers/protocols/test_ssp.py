@@ -35,13 +35,6 @@ class TestASP(ProtocolContract):
     exchange = Exchange.PUSH
     texts = ("asp",)
 
-    @given(MORE_WORKERS, EVENTS)
-    def test_a_push_releases_the_pusher_and_only_it(self, more: int, events: list[Event]) -> None:
-        asp = cluster("asp", 1 + more)
-        asp.follow(events)
-        for worker in sorted(asp.active):
-            assert asp.push(worker) == [worker]
-
 
 class TestSSP(ProtocolContract):
     kind = SSP

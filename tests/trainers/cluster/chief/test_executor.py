@@ -17,6 +17,7 @@ from syncswitch.trainers.cluster.chief.executor import ClusterExecutor
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from tests.processes import until
@@ -32,6 +33,13 @@ PERIOD = 8
 @pytest.fixture
 def cluster(threads_of: Callable[..., Cluster]) -> Cluster:
     return threads_of(PLAIN, WORKERS)
+
+
+def executor_of(cluster: Cluster, job: Workload, workers: int) -> ClusterExecutor:
+    """Returns the executor of workers of which none is ever lost."""
+    configuration = Configuration(job, spec_of(job, workers, 0.0), 64, rate_function(job))
+    cluster.load(cluster.program.checkpoints.initial(1))
+    return ClusterExecutor(cluster, configuration, 1, lambda: range(workers))
 
 
 class Segment:
@@ -219,9 +227,7 @@ def test_workers_keep_slots_of_their_own_whose_mean_is_left(
     """In this order of steps, with a worker that is lost and begins anew."""
     job = replace(CONSTANT, name="own", learning_rate=2.0**-8)
     cluster = threads_of(job, 3)
-    configuration = Configuration(job, spec_of(job, 3, 0.0), 64, rate_function(job))
-    executor = ClusterExecutor(cluster, configuration, 1, lambda: range(3))
-    cluster.load(cluster.program.checkpoints.initial(1))
+    executor = executor_of(cluster, job, 3)
     assert executor.begin(Exchange.PUSH, range(3), 0) == []
     own, parameters = np.zeros((3, 4)), np.ones(4)
     for number, worker in enumerate([0, 0, 1, 2, 1, 0, -1, 1, 2, 1]):
@@ -253,8 +259,7 @@ def test_without_any_worker_the_mean_of_slots_is_the_last_one_known(
 ) -> None:
     job = replace(CONSTANT, name="lost", learning_rate=2.0**-8)
     cluster = threads_of(job, 2)
-    configuration = Configuration(job, spec_of(job, 2, 0.0), 64, rate_function(job))
-    executor = ClusterExecutor(cluster, configuration, 1, lambda: range(2))
+    executor = executor_of(cluster, job, 2)
     start = cluster.program.checkpoints.initial(1)
     cluster.load(replace(start, slots=np.full_like(start.slots, 0.5)))
 
@@ -284,9 +289,7 @@ def test_adam_knows_the_age_of_its_moments_after_a_pause(
     """Of a gradient that never changes each step is the rate, as long as they fit together."""
     job = replace(CONSTANT, name="aged", optimizer=of_keras("Adam", learning_rate=0.01))
     cluster = threads_of(job, 4)
-    configuration = Configuration(job, spec_of(job, 4, 0.0), 64, rate_function(job))
-    executor = ClusterExecutor(cluster, configuration, 1, lambda: range(4))
-    cluster.load(cluster.program.checkpoints.initial(1))
+    executor = executor_of(cluster, job, 4)
     steps = 0
     for pause in ("none", "copy", "drained"):
         if pause == "copy":
