@@ -12,6 +12,7 @@ from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.schedule import decay_factor
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
+from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tensorflow_api import seeded
 
 
@@ -124,9 +125,12 @@ def plain_stale(workload: Workload, seed: int, at_once: int = 1) -> Final:
     return Final(parameters, slots, statistics)
 
 
-def relative_error(one: np.ndarray, other: np.ndarray) -> float:
-    """Length of the difference over that of `other`."""
-    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+def assert_close(state: ModelState, other: Final | ModelState, error: float = 1e-5) -> None:
+    """The difference of all values of a kind is no longer than this share of them."""
+    for kind in ("parameters", "slots", "statistics"):
+        found, expected = getattr(state, kind), getattr(other, kind)
+        if np.any(expected):
+            assert np.linalg.norm(found - expected) < error * np.linalg.norm(expected), kind
 
 
 @functools.cache

@@ -42,11 +42,11 @@ from tests.trainers.jobs import (
     phases_answer,
 )
 from tests.trainers.reference import (
+    assert_close,
     plain_bsp,
     plain_local_sgd,
     plain_own_momentum,
     plain_stale,
-    relative_error,
 )
 from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, spec_of
 from tests.trainers.simulated.test_executor import subclassed
@@ -81,13 +81,6 @@ class TestSimulatedTrainer(ForkContract):
     virtual_time: ClassVar[bool] = True
 
     spec_of = staticmethod(spec_of)
-
-
-def assert_close(one: ModelState, other: Any, error: float = 1e-5) -> None:
-    for group in ("parameters", "slots", "statistics"):
-        expected = getattr(other, group)
-        if len(expected) and np.any(expected):
-            assert relative_error(getattr(one, group), expected) < error, group
 
 
 def measured(record: TrialRecord) -> tuple[Any, ...]:

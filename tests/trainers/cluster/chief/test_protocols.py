@@ -29,11 +29,11 @@ from tests.trainers.jobs import (
     spec_of,
 )
 from tests.trainers.reference import (
+    assert_close,
     plain_bsp,
     plain_local_sgd,
     plain_own_momentum,
     plain_selsync,
-    relative_error,
 )
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
@@ -87,18 +87,14 @@ class TestTheSameNumbers:
         expected = plain_bsp(PLAIN_SGD, 4, seed=1)
         for protocol in ("ds-sync:4", "local-sgd:1:kept", "selsync:0"):
             state = train(make_trainer, tmp_path, PLAIN_SGD, protocol)
-            assert relative_error(state.parameters, expected.parameters) < 1e-5
-            assert relative_error(state.statistics, expected.statistics) < 1e-5
+            assert_close(state, expected)
             assert state.updates == 22
 
     def test_local_sgd_has_a_momentum_on_each_worker(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
         state = train(make_trainer, tmp_path, ROUNDS, "local-sgd:1:kept")
-        expected = plain_local_sgd(ROUNDS, 4, 1, seed=1)
-        assert relative_error(state.parameters, expected.parameters) < 1e-5
-        assert relative_error(state.slots, expected.slots) < 1e-5
-        assert relative_error(state.statistics, expected.statistics) < 1e-5
+        assert_close(state, plain_local_sgd(ROUNDS, 4, 1, seed=1))
 
     @pytest.mark.parametrize(
         ("protocol", "after"),
@@ -123,9 +119,7 @@ class TestTheSameNumbers:
     ) -> None:
         longer = replace(ROUNDS, total_worker_steps=160)
         state = train(make_trainer, tmp_path, longer, f"selsync:{delta}")
-        expected = plain_selsync(longer, 4, delta, seed=1)
-        assert relative_error(state.parameters, expected.parameters) < 1e-5
-        assert relative_error(state.slots, expected.slots) < 1e-5
+        assert_close(state, plain_selsync(longer, 4, delta, seed=1))
 
     @pytest.mark.parametrize(
         ("protocol", "rates"),
@@ -167,10 +161,7 @@ class TestOwnMomentum:
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
         state = final_state(make_trainer(ROUNDS, 1), spec_of(ROUNDS, 1, 0.0), tmp_path)
-        expected = plain_own_momentum(ROUNDS, 1, seed=1)
-        assert relative_error(state.parameters, expected.parameters) < 1e-5
-        assert relative_error(state.slots, expected.slots) < 1e-5
-        assert relative_error(state.statistics, expected.statistics) < 1e-5
+        assert_close(state, plain_own_momentum(ROUNDS, 1, seed=1))
 
 
 class TestLimits:
