@@ -19,11 +19,7 @@ JOINING_LAUNCHER = "tf-config"
 
 
 def load_local_workload(reference: str, workers: int) -> Workload:
-    """Loads a workload into a process that is prepared for `workers` workers.
-
-    Raises:
-        UserError: There is no such workload, or the number of workers is below 1.
-    """
+    """Loads a workload into a process that is prepared for `workers` workers."""
     if workers < 1:
         raise UserError(parameter="workers", value=workers, allowed="a whole number of 1 or more")
     find_module(reference)

@@ -25,15 +25,10 @@ class ActiveInjections:
     trained for that long. Each injection happens once, even if the run falls back to an earlier
     worker-step.
 
-    Args:
-        injections: The run's injections.
-        total_worker_steps: W.
-        done: Worker-steps already done when the run begins. An injection that is over by then does
-            not happen again. Where it begins at a percentage and lasts for a time, or vice versa,
-            an even pace is assumed.
-        now_seconds: Training time when the run begins.
-        resumed: Whether the run resumes after an interruption. Then no injection kills its chief
-            again, which would never end, and no kill or hang is repeated at the same worker-step.
+    What is over when the run begins, with so many worker-steps `done` and seconds of training, does
+    not happen again. Where an injection begins at a percentage and lasts for a time, or vice versa,
+    an even pace is assumed. In a run that is `resumed` after an interruption no injection kills its
+    chief again, which would never end, and no kill or hang is repeated at the same worker-step.
     """
 
     def __init__(

@@ -125,11 +125,7 @@ def parse_injection(text: str) -> Injection:
 
 
 def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tuple[Injection, ...]:
-    """Reads the values of `--inject`, injections or scenarios, for one job, in their order.
-
-    Raises:
-        UserError: One is not valid for this job.
-    """
+    """Reads the values of `--inject` in order; raises UserError for one that is not for the job."""
     parsed: list[Injection] = []
     for text in texts:
         name = _tidy(text).partition(":")[0]

@@ -86,11 +86,7 @@ LARGEST_NUMBER = 1_000_000
 
 
 def whole_number(text: str, called: str, least: int, most: int = LARGEST_NUMBER) -> int:
-    """Reads a whole number from `least` to `most` in an option.
-
-    Raises:
-        ValueError: It is something else; the message names it as `called`.
-    """
+    """Reads a whole number from `least` to `most`; a ValueError names the option as `called`."""
     digits = text.strip()
     # Python refuses thousands of digits, with a message of its own.
     significant = digits.lstrip("0") or "0"
@@ -101,11 +97,7 @@ def whole_number(text: str, called: str, least: int, most: int = LARGEST_NUMBER)
 
 
 def decimal_number(text: str, called: str, *, is_above_zero: bool = False) -> float:
-    """Reads a number from 0, or above it, to a million in an option.
-
-    Raises:
-        ValueError: It is something else; the message names it as `called`.
-    """
+    """Reads a number from 0, or above it, to a million; see `whole_number`."""
     try:
         number = float(text)
     except ValueError:

@@ -81,19 +81,10 @@ class SegmentSteps:
     lost is handed out again. Call `hand_out` after each call that may release a worker: `push`,
     `leave`, `lose` and `join`.
 
-    Args:
-        protocol: A fresh state machine.
-        done: Number of worker-steps done before the segment.
-        end_step: That number where it ends.
-        undone: Steps before `done` that are still to be done, while as many later ones are done.
-        batches: Number of worker-steps of a ticket; the last one of the segment may have fewer.
-
-    Attributes:
-        exchange: Use of a gradient.
-        has_flags: See `SyncProtocol`.
-        next_step: The first step that has not been handed out.
-        done: Number of worker-steps whose gradient counts: it has been applied, or will be by a
-            group of the last answer.
+    `undone` are steps before `done` that are still to be done, while as many later ones are done. A
+    ticket has `batches` worker-steps, the last one of the segment maybe fewer. The attribute `done`
+    counts the worker-steps whose gradient has been applied, or will be by a group of the last
+    answer; `next_step` is the first one that has not been handed out.
     """
 
     def __init__(

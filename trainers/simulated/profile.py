@@ -82,11 +82,7 @@ class ClusterProfile(BaseModel):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def check_workers(self, workers: int, source: str) -> None:
-        """Checks that the stragglers are among the workers.
-
-        Raises:
-            UserError: One of them is not.
-        """
+        """Raises UserError if a straggler is not among the workers."""
         for straggler in self.stragglers:
             if straggler.worker >= workers:
                 raise UserError(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.protocols import BSP, Exchange, LocalSGD
+from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.bsp import BSP
+from syncswitch.trainers.protocols.local_sgd import LocalSGD
 from tests.properties import more_examples
 from tests.trainers.protocols.protocol_contract import (
     EVENTS,

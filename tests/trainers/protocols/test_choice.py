@@ -8,13 +8,8 @@ import pytest
 from syncswitch.cli.completion import PROTOCOL_EXAMPLES
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.extensions import _in_group
-from syncswitch.trainers.protocols import (
-    ENTRY_POINT_GROUP,
-    PROTOCOLS,
-    choose_protocol,
-    parse_named_pair,
-    parse_pair,
-)
+from syncswitch.trainers.protocols import PROTOCOLS, choose_protocol, parse_named_pair, parse_pair
+from syncswitch.trainers.protocols.choice import ENTRY_POINT_GROUP
 from tests.wording import Said
 
 Register = Callable[[str, str, str], None]
@@ -120,7 +115,7 @@ def test_a_protocol_of_another_package_is_found_by_its_name_unless_it_is_one_of_
     register: Register,
 ) -> None:
     source = (
-        "from syncswitch.trainers.protocols import ASP\n"
+        "from syncswitch.trainers.protocols.asp import ASP\n"
         "class EveryOther(ASP):\n"
         "    name = usage = 'every-other'\n"
     )

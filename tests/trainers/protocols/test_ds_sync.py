@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.protocols import DSSync, Exchange, choose_protocol, partition
+from syncswitch.trainers.protocols import Exchange, choose_protocol
+from syncswitch.trainers.protocols.ds_sync import DSSync, partition
 from tests.properties import more_examples
 from tests.trainers.protocols.protocol_contract import (
     EVENTS,

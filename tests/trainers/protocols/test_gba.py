@@ -5,7 +5,8 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.protocols import GBA, Exchange, Release, choose_protocol
+from syncswitch.trainers.protocols import Exchange, Release, choose_protocol
+from syncswitch.trainers.protocols.gba import GBA
 from tests.properties import more_examples
 from tests.trainers.protocols.protocol_contract import (
     EVENTS,

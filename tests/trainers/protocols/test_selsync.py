@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.protocols import QSR, Exchange, ReplicaStep, SelSync
-from syncswitch.trainers.protocols.qsr import period_steps
+from syncswitch.trainers.protocols import Exchange, ReplicaStep
+from syncswitch.trainers.protocols.qsr import QSR, period_steps
+from syncswitch.trainers.protocols.selsync import SelSync
 from tests.trainers.protocols.protocol_contract import Cluster, ProtocolContract, cluster
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.protocols import ASP, DSSP, SSP, Exchange
-from syncswitch.trainers.protocols.dssp import Pushes, extra_steps
+from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.asp import ASP
+from syncswitch.trainers.protocols.dssp import DSSP, Pushes, extra_steps
+from syncswitch.trainers.protocols.ssp import SSP
 from tests.properties import more_examples
 from tests.trainers.protocols.protocol_contract import (
     EVENTS,

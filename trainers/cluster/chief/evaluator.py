@@ -57,12 +57,9 @@ class Evaluator:
         self.catch_up()
 
     def finish(self, meanwhile: Callable[[], None], every_seconds: float) -> None:
-        """Waits until all requests are answered, and ends the thread.
+        """Waits until all requests are answered; raises whatever a test or `on_evaluation` raised.
 
         Calls `meanwhile` every `every_seconds` while it waits.
-
-        Raises:
-            BaseException: Whatever a test or `on_evaluation` raised.
         """
         self._requests.put(None)
         while self._thread.is_alive():

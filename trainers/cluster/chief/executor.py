@@ -156,11 +156,7 @@ class ClusterExecutor:
         return self._cluster.snapshot(ids)
 
     def finish(self) -> None:
-        """Ends the segment: loads the mean of the replicas, or of own slots, onto the servers.
-
-        Raises:
-            ServerLostError: No replica is left, or a parameter server is gone.
-        """
+        """Ends the segment: loads the mean of the replicas, or of own slots, onto the servers."""
         if self.exchange is Exchange.REPLICA and self._start is None:
             state = self._cluster.mean_replica(self._holders())
             try:

@@ -170,10 +170,8 @@ class TrainingRun:
     def execute(self) -> bool:
         """Runs to the end, to divergence or an alarm, or until the observer stops it.
 
-        Returns False if the cluster has to be restarted for the switch before the run continues.
-
-        Raises:
-            ServerLostError: A parameter server is gone, and with it the state.
+        Returns False if the cluster has to be restarted for the switch before the run continues;
+        raises ServerLostError if a parameter server is gone, and with it the state.
         """
         threads = [
             threading.Thread(
@@ -439,12 +437,7 @@ class TrainingRun:
         return self._log.mark(segment, done, now_seconds, self._coordinator.staleness), undone
 
     def _state(self) -> ModelState:
-        """Returns a copy of the state between segments, and keeps it as the newest.
-
-        Raises:
-            ServerLostError: A parameter server is gone.
-            NoRoomForEmbeddingsError: There is no room for a copy of the embeddings.
-        """
+        """Returns a copy of the state between segments, and keeps it as the newest."""
         backup, mark = self._trial.backup, self._log.position
         if backup is None or backup.mark != mark or backup.undone:
             self._trial.backup = backup = Backup(self._cluster.state(), mark)

@@ -237,8 +237,7 @@ def program(config: PartConfig) -> tuple[list[str], dict[str, str]]:
 def serve_chief(config: PartConfig) -> None:
     """Runs a part of a cluster in this process until its chief is gone.
 
-    Raises:
-        OSError: The chief cannot be reached, or it cannot listen at its address.
+    Raises OSError if the chief cannot be reached, or it cannot listen at its address.
     """
     token = uuid.uuid4().hex
     own = Identity(config.part, config.secret)

@@ -65,9 +65,9 @@ def request_entry(
     `deadline` is on the monotonic clock.
 
     Raises:
-        StrangerError: The listener is not the one that was meant, or does not know the secret.
+        StrangerError: The other end is not the one that was meant, or does not know the secret.
         OSError: The connection broke, or the deadline passed.
-        EOFError: The listener hung up.
+        EOFError: The other end hung up.
     """
     fresh = X25519PrivateKey.generate()
     job, number = own.part
@@ -90,16 +90,10 @@ def admit(
     address: Address,
     deadline: float,
 ) -> tuple[Part, Channel]:
-    """Runs the listener's side of the handshake.
+    """Runs the listener's side of the handshake, see `request_entry`.
 
-    Returns the part that has dialed, and the channel for what follows.
-
-    `address` is that by which others find the listener, `deadline` on the monotonic clock.
-
-    Raises:
-        StrangerError: The dialer has no such role, or does not know the secret.
-        OSError: The connection broke, or the deadline passed.
-        EOFError: The dialer hung up.
+    `address` is that by which others find the listener. Returns the part that has dialed, and the
+    channel for what follows; raises StrangerError also for a part with none of these `roles`.
     """
     hello = _received(connected, _HELLO.size, deadline)
     protocol, written, number, theirs = _HELLO.unpack(hello)
@@ -261,11 +255,7 @@ class Reader:
         self._ahead, self._start, self._stop = bytearray(_AHEAD_BYTES), 0, 0
 
     def next(self, size: int) -> memoryview:
-        """Returns the next bytes, valid until the next call.
-
-        Raises:
-            EOFError: The channel ends before.
-        """
+        """Returns the next bytes, until the next call; EOFError if the channel ends before."""
         if self._stop - self._start < size:
             self._read_ahead(size)
         self._start += size

@@ -42,12 +42,9 @@ class OddMessageError(OSError):
 
 
 def packed(message: Any) -> tuple[bytes, list[memoryview]]:
-    """Encodes a message; its arrays are left where they are, beside it.
+    """Encodes a message; returns it without its arrays, and the memory of these, where they are.
 
-    Returns the message without its arrays, and the memory of these.
-
-    Raises:
-        TypeError: It holds something other than data.
+    Raises TypeError if it holds something other than data.
     """
     arrays: list[memoryview] = []
 
@@ -134,10 +131,9 @@ class Message:
     arrays: Sequence[memoryview]
 
     def read(self, kind: Any) -> Any:
-        """Decodes it as a value of this type; only until the next message is received.
+        """Decodes it as a value of this type, or raises OddMessageError.
 
-        Raises:
-            OddMessageError: It is something else.
+        It can be read until the next message is received.
         """
         decoder = _decoder(kind)
         _reading.arrays = self.arrays
@@ -179,11 +175,7 @@ class Wire:
         return self._socket.fileno()
 
     def send(self, message: Any) -> None:
-        """Sends a message.
-
-        Raises:
-            OSError: The other end is gone.
-        """
+        """Sends a message; raises OSError if the other end is gone."""
         content, arrays = packed(message)
         lengths = struct.pack(f"<{len(arrays)}Q", *(one.nbytes for one in arrays))
         head = _HEAD.pack(_MARK, len(arrays), len(content))
@@ -342,12 +334,9 @@ class Listener:
 
 
 def dial(address: Address, role: str, own: Identity) -> Wire:
-    """Connects to a listener.
+    """Connects to a listener, which must have this role.
 
-    `role` is the one that the listener must have.
-
-    Raises:
-        OSError: Nobody listens there, or not the part that was meant.
+    Raises OSError if nobody listens there, or not the part that was meant.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:

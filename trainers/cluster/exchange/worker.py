@@ -326,11 +326,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def step_of(plan: WorkerPlan, feed: Feed) -> Callable[..., Sequence[Any]]:
-    """Returns the function that computes a worker's steps; compiled for a GPU where possible.
-
-    Raises:
-        UserError: The worker is to use a GPU and sees none.
-    """
+    """Returns the function that computes a worker's steps; compiled for a GPU where possible."""
     step = plan.step.restored()
     if plan.compiled is None:
         return step

@@ -135,9 +135,7 @@ _SLOW_SECONDS = 5.0
 class ConnectedCluster(Cluster):
     """Workers and parameter servers that are processes, on this machine or others.
 
-    Raises:
-        UserError: The optimizer needs the whole state in one parameter server.
-        RetryableError: A process does not start.
+    Raises RetryableError if a process does not start, UserError as `Program.shards` does.
     """
 
     has_processes = True

@@ -88,11 +88,7 @@ class Program:
         return make_projection(self.optimizer, self.sizes.parameters)
 
     def shards(self, servers: int) -> tuple[Shard, ...]:
-        """Divides a state between parameter servers.
-
-        Raises:
-            UserError: The optimizer needs the whole state in one place.
-        """
+        """Divides a state; raises UserError if the optimizer needs the whole state in one place."""
         optimizer = self.optimizer
         if servers == 1:
             return uncut(self.sizes)

@@ -85,14 +85,8 @@ _TOLERANCE = 1e-6
 class RayLauncher(Launcher):
     """Starts an actor for each part, in one placement group; they end with the chief.
 
-    Attributes:
-        address: The address of the head, `host:port`; `auto` for a cluster on this machine, or the
-            one that RAY_ADDRESS names.
-        cpus_per_worker: The CPUs of each worker, as Ray counts them.
-        gpus_per_worker: The GPUs of each worker: 0, 1, or a share of one.
-        cpus_per_ps: The CPUs of each parameter server.
-        placement: `spread` over as many nodes, or `pack` onto as few as possible.
-        servers: The number of parameter servers.
+    `address` is that of the head, `host:port`, or `auto` for a cluster on this machine or the one
+    that RAY_ADDRESS names. `placement`: `spread` over as many nodes as possible, or `pack`.
     """
 
     kind = "ray"
@@ -195,11 +189,7 @@ class RayLauncher(Launcher):
 
 
 def connect(address: str) -> None:
-    """Connects this process to the Ray cluster, as a driver.
-
-    Raises:
-        UserError: There is no such cluster, or it does not answer.
-    """
+    """Connects this process to the Ray cluster, as a driver; raises UserError if none answers."""
     if address != AUTO:
         try:
             socket.create_connection(split_address(address), timeout=_PROBE_SECONDS).close()
@@ -273,13 +263,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def _reserved(launcher: RayLauncher, workers: int) -> Any:
-    """Reserves room for each parameter server and worker, and waits until it is free.
+    """Waits for room for each part; returns the placement group, parameter servers first.
 
-    Returns the placement group, with the bundles of parameter servers first.
-
-    Raises:
-        UserError: They would not fit even if the cluster were empty.
-        RetryableError: Others use the cluster for too long.
+    Raises RetryableError if others use the cluster for too long.
     """
     import ray
     from ray.util.placement_group import placement_group

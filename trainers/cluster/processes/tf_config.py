@@ -118,11 +118,7 @@ def parse_tf_config(text: str) -> TfConfig:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Splits an address such as `host:2222` or `[::1]:2222`.
-
-    Raises:
-        ValueError: It is not such an address.
-    """
+    """Splits an address such as `host:2222` or `[::1]:2222`; raises ValueError for any other."""
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match["port"]) <= _LAST_PORT:
         raise ValueError(address)
@@ -230,10 +226,7 @@ class TfConfigLauncher(Launcher):
 def cluster_secret(*, is_open: bool) -> bytes | None:
     """Reads the secret by which the parts of a cluster recognize each other.
 
-    With `is_open` there is none, and no encryption.
-
-    Raises:
-        UserError: The environment has none, or one that is too short.
+    With `is_open` there is none, and no encryption; otherwise a missing or short one is refused.
     """
     from syncswitch.trainers.cluster.exchange.parts import SECRET
 

@@ -67,10 +67,7 @@ def place_on_gpus(
     """Assigns each worker a GPU, or a share of one; returns the environment of each.
 
     `gpus` are named as in `CUDA_VISIBLE_DEVICES`. `gpus_per_worker` is 1, 0 for none, or a fraction
-    for workers that share one, 0.5 for two.
-
-    Raises:
-        UserError: There are not enough GPUs, or the share is not possible.
+    for workers that share one, 0.5 for two. Raises UserError if there are not enough GPUs.
     """
     check_gpus_per_worker(gpus_per_worker)
     if not gpus_per_worker:

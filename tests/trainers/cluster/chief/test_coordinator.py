@@ -11,7 +11,8 @@ import pytest
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.recovery import TakenSteps, loss_of
-from syncswitch.trainers.protocols import ASP, choose_protocol
+from syncswitch.trainers.protocols import choose_protocol
+from syncswitch.trainers.protocols.asp import ASP
 from syncswitch.trainers.protocols.steps import Group, SegmentSteps, StepDone, Ticket
 from tests.processes import until
 
