@@ -1,4 +1,4 @@
-"""The guard of a run: notices from its tests that the switch has failed, and where to go back.
+"""The guard of a run: notices by evaluations that its switch has failed, and where to go back.
 
 It needs the standard library alone, so that programs that train with another library can import it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
 )
 from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
-from syncswitch.trainers.run.own_tests import (
+from syncswitch.trainers.run.own_evaluations import (
     IN_A_ROW,
     PACE_KEPT,
     Job,
@@ -38,7 +38,7 @@ _THRESHOLDS, _DEVIATIONS = 5.0, 4.0
 """Thresholds plus standard deviations that a good run may fall below the mean curve."""
 
 _PRIOR_RUNS = 4.0
-"""Weight, in runs, of the prior that tests differ by the threshold and the curve's roughness."""
+"""Weight, in runs, of the prior: evaluations differ by threshold and the curve's roughness."""
 
 _NEAR = 0.05  # share of the job by which a run may lag behind where the curve is steep
 _LEAST_MARGIN = 0.5
@@ -55,14 +55,15 @@ _ACCURACY = Metric()
 
 
 class Guard:
-    """Decides from its tests whether a run has failed after its switch; pure.
+    """Decides by its evaluations whether a run has failed after its switch; pure.
 
-    It compares them with the band. If that has no target, it looks for signs in them (`own_tests`).
+    It compares them with the band. If that has no target, it looks for signs in them
+    (`own_evaluations`).
 
     Args:
         band: Results of the first protocol alone.
         total_worker_steps: The length of the job.
-        metric: What the tests measure.
+        metric: What the evaluations measure.
         settled_at: The last worker-step at which the learning rate decays, of a job whose workers
             keep their own momentum after the switch; None for others. Such a run follows the
             curve of the first protocol, so one that is too low and hardly rises has failed.
@@ -94,24 +95,21 @@ class Guard:
     ) -> str | None:
         """Why the run has failed, as a clause with figures; None if it has not.
 
-        Args:
-            evaluations: All its tests.
-            switch_worker_step: Worker-steps before the switch.
-            failures: Earlier switches of the run that have failed.
-            given_up: What the run had after the last of these.
+        `failures` is the number of its earlier switches that have failed, `given_up` what it had
+        after the last of these.
         """
         after = [one for one in evaluations if one.worker_step > switch_worker_step]
         if not after:
             return None
         last = after[-IN_A_ROW:]
         below = self._below(last) if len(last) == IN_A_ROW else None
-        found = below or blown_up(evaluations, switch_worker_step)
-        if found is not None:
-            return found
+        reason = below or blown_up(evaluations, switch_worker_step)
+        if reason is not None:
+            return reason
         if self._band.target_accuracy is None:
             # Who learns as slowly with the first protocol has no switch to blame.
-            if given_up is not None and given_up.was_as_good(
-                evaluations, switch_worker_step, self._job
+            if given_up is not None and is_refuted(
+                given_up.evaluations, evaluations, given_up.begin, switch_worker_step, self._job
             ):
                 return None
             return failure(evaluations, switch_worker_step, self._job)
@@ -123,7 +121,7 @@ class Guard:
         return self._standing_still(after, allowed)
 
     def lowest_accuracy(self, worker_step: int) -> float:
-        """The accuracy below which a test at this worker-step is low; -inf if it is not known."""
+        """The accuracy below which an evaluation at this step is low; -inf if it is not known."""
         if not self._steps or worker_step < self._steps[0]:
             return -math.inf
         return interpolated(worker_step, self._steps, self._limits)
@@ -141,15 +139,15 @@ class Guard:
         )
 
     def _standing_still(self, after: Sequence[Evaluation], allowed: float) -> str | None:
-        tests = after[-2 * CONVERGENCE_EVALUATIONS :]
+        recent = after[-2 * CONVERGENCE_EVALUATIONS :]
         target = self._band.target_accuracy
         if self._settled_at is None or target is None:
             return None
         # Without a curve nobody knows what a decay of the learning rate brings.
         known_from = self._steps[0] if self._steps else self._settled_at
-        if len(tests) < 2 * CONVERGENCE_EVALUATIONS or tests[0].worker_step < known_from:
+        if len(recent) < 2 * CONVERGENCE_EVALUATIONS or recent[0].worker_step < known_from:
             return None
-        earlier, newest = tests[:CONVERGENCE_EVALUATIONS], tests[CONVERGENCE_EVALUATIONS:]
+        earlier, newest = recent[:CONVERGENCE_EVALUATIONS], recent[CONVERGENCE_EVALUATIONS:]
         accuracy, done = converged_accuracy(newest), newest[-1].worker_step
         pace = (accuracy - converged_accuracy(earlier)) / max(1, done - earlier[-1].worker_step)
         rise = max(0.0, PACE_KEPT * pace * (self._total_worker_steps - done))
@@ -161,8 +159,8 @@ class Guard:
         margin = max(band.margin, _LEAST_MARGIN * band.threshold)
         if accuracy + rise >= target - allowed - margin:
             return None
-        found = f"it has {self._metric.text(accuracy)} and hardly improves, "
-        return found + self._far_from_target(accuracy, target, allowed)
+        level = f"it has {self._metric.text(accuracy)} and hardly improves, "
+        return level + self._far_from_target(accuracy, target, allowed)
 
     def _missed(self, evaluations: Sequence[Evaluation], allowed: float) -> str | None:
         accuracy, margin = converged_accuracy(evaluations), self._band.margin
@@ -170,8 +168,8 @@ class Guard:
         # The margin allows for rounding.
         if target is None or accuracy >= target - allowed - margin - 1e-9:
             return None
-        found = f"it ends with {self._metric.text(accuracy)}, "
-        return found + self._far_from_target(accuracy, target, allowed)
+        level = f"it ends with {self._metric.text(accuracy)}, "
+        return level + self._far_from_target(accuracy, target, allowed)
 
     def _far_from_target(self, accuracy: float, target: float, allowed: float) -> str:
         metric, margin = self._metric, self._band.margin
@@ -205,18 +203,10 @@ def _limits(band: Band, total_worker_steps: int) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """The tests after a switch that has failed, which `begin` worker-steps preceded."""
+    """The evaluations after a switch that has failed, which `begin` worker-steps preceded."""
 
     begin: int
-    tests: tuple[Evaluation, ...]
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> GivenUp:
-        return cls(values["begin"], tuple(Evaluation.of(one) for one in values["tests"]))
-
-    def was_as_good(self, evaluations: Sequence[Evaluation], end: int, job: Job) -> bool:
-        """Whether the first protocol, up to worker-step `end`, was no better than these."""
-        return is_refuted(self.tests, evaluations, self.begin, end, job)
+    evaluations: tuple[Evaluation, ...]
 
 
 class StoppingGuard:
@@ -229,14 +219,14 @@ class StoppingGuard:
         self._alarm: RunEvent | None = None
 
     def looks(self, evaluations: Sequence[Evaluation], tell: Callable[[RunEvent], None]) -> bool:
-        """Checks all tests so far; an alarm is told once. The last test of a run is its result."""
+        """Checks all evaluations so far; tells an alarm once. The last one is the run's result."""
         newest = evaluations[-1]
         if newest.worker_step >= self._total_worker_steps:
             return False
         reason = self._guard.alarm(evaluations, self._switch_worker_step)
         if reason is None:
             return False
-        is_told = self._alarm is not None  # the test that ends the run may alarm again
+        is_told = self._alarm is not None  # the evaluation that ends the run may alarm again
         self._alarm = RunEvent("alarmed", newest.worker_step, newest.elapsed_seconds, reason)
         if not is_told:
             tell(self._alarm)
@@ -281,8 +271,8 @@ class Guarding:
         if spec.band is not None and spec.switch_percent < 100:
             identity = spec.identity
             settled_at, steps = None, identity.total_worker_steps
-            known = identity.recipe.learning_rate_boundaries
-            decays = None if known is None else [at for at, _ in known]
+            boundaries = identity.recipe.learning_rate_boundaries
+            decays = None if boundaries is None else [at for at, _ in boundaries]
             if identity.momentum_after_switch == OWN_MOMENTUM:
                 settled_at = steps if decays is None else max(decays, default=0)
             self._guard = Guard(spec.band, steps, identity.decided_by, settled_at, decays)
@@ -313,11 +303,10 @@ class Guarding:
 
     def look(self, evaluations: Sequence[Evaluation]) -> None:
         if self._guard is not None and self.switch is not None:
-            inherited = self._spec.inherited_evaluations
-            tests = (*inherited, *evaluations)
-            done, given_up = self.switch.done, self._given_up
-            found = self._guard.alarm(tests, done, len(self.failed), given_up)
-            self.alarm = self.alarm or found
+            evaluations = (*self._spec.inherited_evaluations, *evaluations)
+            failures = len(self.failed), self._given_up
+            reason = self._guard.alarm(evaluations, self.switch.done, *failures)
+            self.alarm = self.alarm or reason
 
     def catches(self, failure: str) -> bool:
         """Whether the run can go back after this failure, instead of ending; raises the alarm."""
@@ -344,7 +333,7 @@ class Guarding:
         after = tuple(one for one in evaluations if one.worker_step > mark.done)
         self._given_up = GivenUp(mark.done, after)
         lost_seconds = now_seconds - mark.elapsed_seconds
-        accuracy = None  # without a test after the switch
+        accuracy = None  # without an evaluation after the switch
         if after:
             is_whole = evaluations[-1].worker_step >= self.plan.identity.total_worker_steps
             accuracy = converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
@@ -360,10 +349,11 @@ class Guarding:
 
     def history(self) -> dict[str, Any]:
         """The switches that have failed and those that are left, as JSON."""
-        failed = [asdict(one) for one in self.failed]
-        given_up = None if self._given_up is None else asdict(self._given_up)
-        percents = self._spec.retry_percents
-        return {"failed": failed, "retry_percents": percents, "given_up": given_up}
+        return {
+            "failed": [asdict(one) for one in self.failed],
+            "retry_percents": self._spec.retry_percents,
+            "given_up": None if self._given_up is None else asdict(self._given_up),
+        }
 
     def remember(self, known: dict[str, Any]) -> None:
         """Restores a history, whether the run has a guard now or not."""
@@ -371,8 +361,10 @@ class Guarding:
         self.failed = ()
         for one in known["failed"]:
             self.fail(FailedSwitch(**one))
-        given_up = known.get("given_up")
-        self._given_up = None if given_up is None else GivenUp.of(given_up)
+        if (given_up := known["given_up"]) is not None:
+            evaluations = tuple(Evaluation.of(one) for one in given_up["evaluations"])
+            given_up = GivenUp(given_up["begin"], evaluations)
+        self._given_up = given_up
 
     def fail(self, failed: FailedSwitch) -> None:
         """Records that the present switch has failed; the plan now has the next one."""

@@ -18,7 +18,7 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import GivenUp, Guard
-from syncswitch.trainers.run.own_tests import Job, fallen, is_refuted, late, standing_still
+from syncswitch.trainers.run.own_evaluations import Job, fallen, is_refuted, late, standing_still
 from tests.wording import Said
 
 W = 1000

@@ -1,7 +1,7 @@
 """Signs in a run's own evaluations that its switch has failed, for a job without a measured target.
 
-Each is a pure function, from the tests so far to a clause with figures or to None. They need the
-standard library alone, as the guard does.
+Each is a pure function, from the evaluations so far to a clause with figures or to None. They need
+the standard library alone, as the guard does.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from syncswitch.storage.records.guard import LOST
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
 
-IN_A_ROW = 3  # one test may be low by chance, but not this many in a row
+IN_A_ROW = 3  # one evaluation may be low by chance, but not this many in a row
 _BLOWN_UP = 2.0
 """Factor on the highest training loss before the switch at which the loss has blown up."""
 
-_DEVIATIONS = 4.0  # of one test, by which the mean of three is not low by chance
+_DEVIATIONS = 4.0  # of one evaluation, by which the mean of a few is not low by chance
 _FALLEN, _FALLEN_ALIKE = 0.2, 0.1
 """Shares of the job for which a run stays below what it had, where it has failed.
 
@@ -31,7 +31,7 @@ the job. With one for each worker a run follows the first protocol's curve, so i
 
 _STILL = 0.25  # share of the job without any rise in which a run has come to a standstill
 _LATE_FROM = 0.475  # share of the job from which on the pace says something about the end
-_WINDOW = 0.1  # share of the job over which the pace is measured, or three tests
+_WINDOW = 0.1  # share of the job over which the pace is measured, or three evaluations
 PACE_KEPT = 0.25
 """Share of its present pace at which a run may go on to its end; curves flatten."""
 
@@ -51,7 +51,7 @@ class Job:
     """What the signs know of a job."""
 
     total_worker_steps: int  # its length
-    metric: Metric  # what the tests measure
+    metric: Metric  # what the evaluations measure
     threshold: float  # the accuracy that may be lost; 0 if it is not known
     # Whether runs follow the first protocol's curve after the switch, as they do with a momentum
     # for each worker.
@@ -59,24 +59,24 @@ class Job:
     decays: Sequence[int] | None  # worker-steps at which the learning rate decays; None if unknown
 
 
-def failure(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
-    """Why a run has failed, by its tests alone; None if it has not."""
+def failure(evaluations: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
+    """Why a run has failed, by its evaluations alone; None if it has not."""
     return (
-        fallen(tests, switch_worker_step, job)
-        or standing_still(tests, switch_worker_step, job)
-        or late(tests, job)
+        fallen(evaluations, switch_worker_step, job)
+        or standing_still(evaluations, switch_worker_step, job)
+        or late(evaluations, job)
     )
 
 
-def blown_up(tests: Sequence[Evaluation], switch_worker_step: int) -> str | None:
+def blown_up(evaluations: Sequence[Evaluation], switch_worker_step: int) -> str | None:
     """Whether the last training losses are far above all before the switch."""
-    before = [one for one in tests if one.worker_step <= switch_worker_step]
-    last = tests[len(before) :][-IN_A_ROW:]
+    before = [one for one in evaluations if one.worker_step <= switch_worker_step]
+    last = evaluations[len(before) :][-IN_A_ROW:]
     losses = [one.training_loss for one in before if math.isfinite(one.training_loss)]
     highest = max(losses, default=0.0)
     if len(last) < IN_A_ROW or highest <= 0.0:
         return None
-    # If nothing was trained between two tests, the loss is NaN.
+    # If nothing was trained between two evaluations, the loss is NaN.
     if not all(one.training_loss > _BLOWN_UP * highest for one in last):
         return None
     return (
@@ -85,16 +85,16 @@ def blown_up(tests: Sequence[Evaluation], switch_worker_step: int) -> str | None
     )
 
 
-def fallen(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
+def fallen(evaluations: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
     """Whether the run has been below its own best for long."""
-    levels, done = _levels(tests), tests[-1].worker_step
+    levels, done = _levels(evaluations), evaluations[-1].worker_step
     since = _since(levels, done, _FALLEN_ALIKE if job.is_alike else _FALLEN, job)
     earlier = [level for level in levels if level[0] <= since]
     recent = [accuracy for step, accuracy in levels if step > since]
     if since < switch_worker_step or not earlier or len(recent) < IN_A_ROW:
         return None
     at, best = max(earlier, key=lambda level: level[1])
-    if max(recent) >= best - _margin(tests, job):
+    if max(recent) >= best - _margin(evaluations, job):
         return None
     W = job.total_worker_steps
     text, verb = job.metric.text, job.metric.words.worsened
@@ -105,15 +105,17 @@ def fallen(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> st
     )
 
 
-def standing_still(tests: Sequence[Evaluation], switch_worker_step: int, job: Job) -> str | None:
+def standing_still(
+    evaluations: Sequence[Evaluation], switch_worker_step: int, job: Job
+) -> str | None:
     """Whether a run that was rising up to its switch has not risen for long."""
-    before = [one.accuracy for one in tests if one.worker_step <= switch_worker_step]
-    levels = _levels(tests)
-    since = _since(levels, tests[-1].worker_step, _STILL, job)
+    before = [one.accuracy for one in evaluations if one.worker_step <= switch_worker_step]
+    levels = _levels(evaluations)
+    since = _since(levels, evaluations[-1].worker_step, _STILL, job)
     recent = [accuracy for step, accuracy in levels if step > since]
     if since < switch_worker_step or len(before) < 2 or len(recent) < IN_A_ROW:
         return None
-    if before[-1] - before[-2] <= _margin(tests, job) or max(recent) > before[-1]:
+    if before[-1] - before[-2] <= _margin(evaluations, job) or max(recent) > before[-1]:
         return None
     text, verb = job.metric.text, job.metric.words.improving
     return (
@@ -122,32 +124,34 @@ def standing_still(tests: Sequence[Evaluation], switch_worker_step: int, job: Jo
     )
 
 
-def late(tests: Sequence[Evaluation], job: Job) -> str | None:
+def late(evaluations: Sequence[Evaluation], job: Job) -> str | None:
     """Whether a run still learns fast near its half, and yet will end far from the best possible.
 
     Nobody knows what a decay of the learning rate brings, so this waits for the first one, and for
-    tests of which none is from before the last one.
+    evaluations of which none is from before the last one.
     """
-    best, done = job.metric.accuracies[1], tests[-1].worker_step
+    best, done = job.metric.accuracies[1], evaluations[-1].worker_step
     if best is None or not job.threshold or job.decays is None:
         return None
     window = _WINDOW * job.total_worker_steps
-    number = max(IN_A_ROW, sum(one.worker_step > done - window for one in tests))
-    if len(tests) < 3 * number or done < _LATE_FROM * job.total_worker_steps:
+    number = max(IN_A_ROW, sum(one.worker_step > done - window for one in evaluations))
+    if len(evaluations) < 3 * number or done < _LATE_FROM * job.total_worker_steps:
         return None
-    measured = tests[-2 * number :]
+    measured = evaluations[-2 * number :]
     begin = measured[0].worker_step
     passed = [at for at in job.decays if at < done]
     if (job.decays and not passed) or any(at >= begin for at in passed):
         return None
     before, earlier, now = (
-        statistics.fmean(one.accuracy for one in tests[end - number : end])
-        for end in (len(tests) - 2 * number, len(tests) - number, len(tests))
+        statistics.fmean(one.accuracy for one in evaluations[end - number : end])
+        for end in (len(evaluations) - 2 * number, len(evaluations) - number, len(evaluations))
     )
-    by_chance = spread_of([one.accuracy for one in tests[-4 * number :]]) * math.sqrt(2 / number)
+    by_chance = spread_of([one.accuracy for one in evaluations[-4 * number :]]) * math.sqrt(
+        2 / number
+    )
     if earlier <= before or now - earlier <= _LUCK * by_chance:
         return None
-    pace = (now - earlier - _LUCK * by_chance) / (done - tests[-1 - number].worker_step)
+    pace = (now - earlier - _LUCK * by_chance) / (done - evaluations[-1 - number].worker_step)
     gain = PACE_KEPT * pace * (job.total_worker_steps - done)
     lacking = best - now - gain
     if gain <= job.threshold or math.sqrt(gain * max(0.0, lacking)) <= _LATE * job.threshold:
@@ -160,13 +164,13 @@ def late(tests: Sequence[Evaluation], job: Job) -> str | None:
 
 
 def is_refuted(
-    failed: Sequence[Evaluation], tests: Sequence[Evaluation], begin: int, end: int, job: Job
+    failed: Sequence[Evaluation], evaluations: Sequence[Evaluation], begin: int, end: int, job: Job
 ) -> bool:
     """Whether the first protocol was no better than what was given up for it.
 
     Args:
         failed: Tests after the switch that has failed.
-        tests: Those that count now.
+        evaluations: Those that count now.
         begin: Worker-steps before the switch that has failed.
         end: Worker-steps before the next one; the first protocol made those in between.
         job: The job.
@@ -176,7 +180,7 @@ def is_refuted(
     steps = [one.worker_step for one in failed]
     again = [
         one
-        for one in tests
+        for one in evaluations
         if begin < one.worker_step <= end and steps[0] <= one.worker_step <= steps[-1]
     ]
     if len(again) < IN_A_ROW:
@@ -188,7 +192,7 @@ def is_refuted(
 
 
 def spread_of(accuracies: Sequence[float]) -> float:
-    """The typical distance of tests from the line between their neighbours."""
+    """The typical distance of evaluations from the line between their neighbours."""
     if len(accuracies) < 3:
         return 0.0
     bends = [
@@ -199,9 +203,9 @@ def spread_of(accuracies: Sequence[float]) -> float:
     return statistics.median(bends) / (0.6745 * math.sqrt(1.5))
 
 
-def _margin(tests: Sequence[Evaluation], job: Job) -> float:
-    """How much lower a test may be than it was."""
-    accuracies, threshold = [one.accuracy for one in tests], job.threshold
+def _margin(evaluations: Sequence[Evaluation], job: Job) -> float:
+    """How much lower an evaluation may be than it was."""
+    accuracies, threshold = [one.accuracy for one in evaluations], job.threshold
     if not threshold:
         # Of a curve that has settled the typical difference is next to nothing.
         falls = [max(0.0, one - later) ** 2 for one, later in itertools.pairwise(accuracies)]
@@ -211,14 +215,12 @@ def _margin(tests: Sequence[Evaluation], job: Job) -> float:
 
 
 def _since(levels: Sequence[tuple[int, float]], done: int, share: float, job: Job) -> float:
-    """Where the last `share` of the job begins, or the last levels where tests are rare."""
+    """Where the last `share` of the job begins, or the last levels where evaluations are rare."""
     since = done - share * job.total_worker_steps
     return min(since, levels[-IN_A_ROW - 1][0]) if len(levels) > IN_A_ROW else since
 
 
-def _levels(tests: Sequence[Evaluation]) -> list[tuple[int, float]]:
-    """The mean of each three tests in a row, at the last of them."""
-    return [
-        (last.worker_step, statistics.fmean((first.accuracy, second.accuracy, last.accuracy)))
-        for first, second, last in zip(tests, tests[1:], tests[2:], strict=False)
-    ]
+def _levels(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
+    """The mean of each few evaluations in a row, at the last of them."""
+    rows = (evaluations[end - IN_A_ROW : end] for end in range(IN_A_ROW, len(evaluations) + 1))
+    return [(row[-1].worker_step, statistics.fmean(one.accuracy for one in row)) for row in rows]
