@@ -25,12 +25,12 @@ class EmbeddingTable:
 
 @dataclass
 class ThinBuilding:
-    """The large layers that were found while a model was built."""
+    """The large layers of a model that is built."""
 
     thin: dict[int, Any] = field(default_factory=dict)  # built without their tables, by number
     wanted: set[int] = field(default_factory=set)  # whose table is not only looked up
     whole: list[str] = field(default_factory=list)  # why others keep their tables
-    _seen: int = 0
+    seen: int = 0  # number of large layers
 
 
 _BUILDING = threading.RLock()
@@ -44,18 +44,18 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
     """
     from keras import layers, ops
 
-    embedding, found = layers.Embedding, ThinBuilding()
-    build, embeddings = embedding.build, embedding.embeddings
+    embedding, building = layers.Embedding, ThinBuilding()
+    build, embeddings, call = embedding.build, embedding.embeddings, embedding.call
 
     def thin_build(layer: Any, *arguments: Any, **named: Any) -> None:
         if layer.built or layer.input_dim * layer.output_dim < max(2, least_values):
             build(layer, *arguments, **named)
             return
-        number = found._seen
-        found._seen += 1
+        number = building.seen
+        building.seen += 1
         reason = _why_whole(layer)
         if reason or number in but:
-            found.whole.append(
+            building.whole.append(
                 f"layer {layer.name!r} has {layer.input_dim:,} rows, and each step moves all of"
                 f" them: {reason or 'the model uses its table for more than looking up rows'}"
             )
@@ -66,10 +66,10 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
             build(layer, *arguments, **named)
         finally:
             layer.input_dim = rows
-        found.thin[number] = layer
+        building.thin[number] = layer
 
     def watched(layer: Any) -> Any:
-        found.wanted |= {number for number, one in found.thin.items() if one is layer}
+        building.wanted |= {number for number, one in building.thin.items() if one is layer}
         return embeddings.fget(layer)
 
     def thin_call(layer: Any, inputs: Any) -> Any:
@@ -78,31 +78,23 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
         # There is one row only, whatever the indices are.
         return call_with(layer, inputs, lambda ids: ops.zeros((*ops.shape(ids), layer.output_dim)))
 
-    call = embedding.call
     with _BUILDING:
         embedding.build, embedding.embeddings = thin_build, property(watched)
         embedding.call = thin_call
         try:
-            yield found
+            yield building
         finally:
             embedding.build, embedding.embeddings, embedding.call = build, embeddings, call
-    found.wanted |= {number for number, one in found.thin.items() if not one.trainable}
+    building.wanted |= {number for number, one in building.thin.items() if not one.trainable}
 
 
 def _why_whole(layer: Any) -> str | None:
     """The reason why the rows of a layer cannot be trained separately; None if they can."""
     from keras import initializers, layers
 
-    scalar = initializers.Constant
-    known = (
-        initializers.RandomUniform,
-        initializers.RandomNormal,
-        initializers.TruncatedNormal,
-        initializers.Zeros,
-        initializers.Ones,
-    )
+    by_rows = ("RandomUniform", "RandomNormal", "TruncatedNormal", "Zeros", "Ones")
     made_by = layer.embeddings_initializer
-    is_constant = type(made_by) is scalar and isinstance(made_by.value, int | float)
+    is_constant = type(made_by) is initializers.Constant and isinstance(made_by.value, int | float)
     if type(layer) is not layers.Embedding:
         return f"its class is {type(layer).__name__}; only keras.layers.Embedding is cut into rows"
     if not layer.trainable:
@@ -113,7 +105,7 @@ def _why_whole(layer: Any) -> str | None:
         return "it is quantized or uses LoRA"
     if str(layer.variable_dtype) != "float32":
         return f"it is {layer.variable_dtype}"
-    if not (is_constant or type(made_by) in known):
+    if not (is_constant or type(made_by) in [getattr(initializers, name) for name in by_rows]):
         return (
             f"its initializer is {type(made_by).__name__}, which cannot make single rows; take"
             " 'uniform', RandomNormal, TruncatedNormal or a constant"
@@ -125,10 +117,8 @@ def is_thin(layer: Any) -> bool:
     """Whether a layer was built without its table."""
     from keras import layers
 
-    if type(layer) is not layers.Embedding or not layer.built:
-        return False
-    rows: int = layer.input_dim
-    return int(layer._embeddings.shape[0]) != rows
+    is_embedding = type(layer) is layers.Embedding and layer.built
+    return is_embedding and int(layer._embeddings.shape[0]) != int(layer.input_dim)
 
 
 def true_shape(layer: Any, variable: Any) -> tuple[int, ...]:

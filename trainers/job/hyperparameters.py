@@ -27,26 +27,21 @@ class Configuration:
     """The hyper-parameters of one run."""
 
     def __init__(
-        self,
-        workload: Workload,
-        spec: TrialSpec,
-        examples: int,
-        rate_at: Callable[[int], float],
+        self, workload: Workload, spec: TrialSpec, examples: int, rate_at: Callable[[int], float]
     ) -> None:
         self._rate_at = rate_at
         self._workload = workload
         self.workers = spec.identity.workers
         self._is_own = spec.identity.momentum_after_switch == "own"
         is_wanted = workload.momentum_after_switch == "own"
-        if is_wanted and not self._is_own and _is_push(spec.identity.second_protocol):
-            option = _shared_option(workload)
-            if option is not None:  # else an older run goes on
-                warn_once(
-                    f"workload {workload.name!r}: the optimizer has {option}, so all workers share"
-                    f" its variables after the switch ({_SHARED[option]}), and an early switch may"
-                    f" cost accuracy; leave {option} out, or give"
-                    ' momentum_after_switch="same" if that is meant'
-                )
+        is_shared = is_wanted and not self._is_own and _is_push(spec.identity.second_protocol)
+        if is_shared and (option := _shared_option(workload)) is not None:  # else an older run
+            warn_once(
+                f"workload {workload.name!r}: the optimizer has {option}, so all workers share its"
+                f" variables after the switch ({_SHARED[option]}), and an early switch may cost"
+                f' accuracy; leave {option} out, or give momentum_after_switch="same" if that is'
+                " meant"
+            )
         epoch_worker_steps = examples / workload.batch_size
         self._stage_worker_steps = workload.momentum_stage_worker_steps or epoch_worker_steps
 
@@ -119,7 +114,6 @@ _SHARED = {
 
 
 def _shared_option(workload: Workload) -> str | None:
-    """Returns the option for which the optimizer's variables stay shared; None without one."""
     if workload.optimizer is None:
         return None
     built = build_optimizer(workload)

@@ -35,10 +35,11 @@ def build_model(workload: Workload) -> Any:
                 if not building.wanted:
                     raise
         if not building.wanted:
-            for text in building.whole:
-                warn_once(f"workload {workload.name!r}: {text}")
-            return model
+            break
         but |= building.wanted
+    for text in building.whole:
+        warn_once(f"workload {workload.name!r}: {text}")
+    return model
 
 
 @cache
@@ -118,8 +119,8 @@ def moves_alone(workload: Workload) -> bool:
         return False
     built = build_optimizer(workload)
     settings = built.get_config()
-    decays = ("weight_decay", "adam_weight_decay")
-    return type(built).__name__ == "Ftrl" or any(settings.get(one) for one in decays)
+    has_decay = settings.get("weight_decay") or settings.get("adam_weight_decay")
+    return bool(has_decay) or type(built).__name__ == "Ftrl"
 
 
 # Where an optimizer made of a compiled one keeps the positions of variables without weight decay.
@@ -213,10 +214,9 @@ def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], 
     if first <= 0:
         return None
     # Keras keeps the value before a boundary at the boundary itself.
-    starts = [int(boundary) + 1 for boundary in schedule.boundaries]
-    return first, tuple(
-        (start, _plain_ratio(rate, first)) for start, rate in zip(starts, later, strict=True)
-    )
+    starts = (int(boundary) + 1 for boundary in schedule.boundaries)
+    factors = (_plain_ratio(rate, first) for rate in later)
+    return first, tuple(zip(starts, factors, strict=True))
 
 
 def _plain_ratio(rate: float, first: float) -> float:
@@ -231,7 +231,6 @@ def _plain_ratio(rate: float, first: float) -> float:
 _LOSS_HINT = (
     "give a name such as 'mse', a Keras loss, or a function without arguments that builds one"
 )
-_CHOSEN_BY_SHAPE = ("crossentropy", "ce")
 
 
 def build_loss(workload: Workload) -> Any:
@@ -265,9 +264,8 @@ def _resolved_loss(workload: Workload, loss: Any) -> Any:
     if callable(loss) and not _takes_nothing(loss):
         return loss
     kinds = (Callable, str, Mapping, tuple, list)
-    found = built_part(workload, "loss", kinds, _LOSS_HINT, loss)
-    is_function = callable(found) and not isinstance(found, str)
-    return found if is_function else _resolved_loss(workload, found)
+    built = built_part(workload, "loss", kinds, _LOSS_HINT, loss)
+    return built if callable(built) else _resolved_loss(workload, built)
 
 
 def _takes_nothing(function: Callable[..., Any]) -> bool:
@@ -288,7 +286,7 @@ def named_loss(name: str) -> Callable[[Any, Any], Any]:
     """
     import keras
 
-    if name.lower() in _CHOSEN_BY_SHAPE:
+    if name.lower() in ("crossentropy", "ce"):
         return _crossentropy
     return keras.losses.get(name)  # type: ignore[no-any-return]
 
@@ -398,16 +396,16 @@ def further_workloads(workload: Workload) -> dict[str, Workload]:
     plain = replace(
         workload, further_metrics=(), metric_goal=None, metric_unit=None, metric_range=None
     )
-    found: dict[str, Workload] = {}
-    for wanted in workload.further_metrics:
-        one = replace(plain, metric=wanted)
-        name = wanted if isinstance(wanted, str) else build_metric(one).name
-        if name in found or name in _TAKEN:
+    by_name: dict[str, Workload] = {}
+    for metric in workload.further_metrics:
+        measuring = replace(plain, metric=metric)
+        name = metric if isinstance(metric, str) else build_metric(measuring).name
+        if name in by_name or name in _TAKEN:
             raise workload.error(
                 f"a further metric is called {name!r}, like something else; give it another name"
             )
-        found[name] = one
-    return found
+        by_name[name] = measuring
+    return by_name
 
 
 def build_metric(workload: Workload) -> Any:
@@ -447,13 +445,10 @@ def _test_loss(workload: Workload) -> Any:
             )
 
     class TestLoss(keras.metrics.Mean):  # type: ignore[misc]
-        """The mean loss; takes labels and outputs like other metrics."""
-
         def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
             self.add(keras_loss(loss)(labels, outputs, sample_weight), outputs)
 
         def add(self, value: Any, outputs: Any) -> None:
-            """Adds the loss of a batch with these outputs."""
             # The last batch may be smaller.
             examples = keras.ops.shape(keras.tree.flatten(outputs)[0])[0]
             super().update_state(value, sample_weight=examples)

@@ -92,11 +92,7 @@ def need_tensorflow() -> None:
             "a workload needs TensorFlow, which is missing",
             remedy=(
                 "run: pip install tensorflow",
-                Set(
-                    "trainer",
-                    "command",
-                    "train a command, which does without, with",
-                ),
+                Set("trainer", "command", "train a command, which does without, with"),
             ),
         )
 
@@ -114,7 +110,7 @@ def load_workload(reference: str) -> Workload:
     place, attribute = find_module(reference)
     try:
         with redirect_stdout(sys.stderr):
-            module = import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+            module = _imported(place)
     except (WorkloadError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -185,20 +181,21 @@ def place_of(kind: type) -> tuple[str, str]:
 def class_at(module: str, name: str, reference: str | None) -> type | None:
     """Finds a class of syncswitch or the workload's module that `place_of` named elsewhere."""
     if module in _SOURCES:
-        found: Any = importlib.import_module(module)
+        place: Any = importlib.import_module(module)
     elif reference is None:
         return None
     else:
-        place, _ = find_module(reference)
-        own = import_file(Path(place)) if place.endswith(".py") else _import_module(place)
-        found = sys.modules.get(module) if module else own
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, type) else None
+        own = _imported(find_module(reference)[0])
+        place = sys.modules.get(module) if module else own
+    for step in name.split("."):
+        place = getattr(place, step, None)
+    return place if isinstance(place, type) else None
 
 
-def _import_module(name: str) -> ModuleType:
+def _imported(place: str) -> ModuleType:
+    if place.endswith(".py"):
+        return import_file(Path(place))
     # Unlike `python -m`, a console script does not have the current folder on its path.
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    return importlib.import_module(name)
+    return importlib.import_module(place)

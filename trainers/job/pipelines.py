@@ -320,13 +320,13 @@ class PipelinePieces(Source):
     def _requested(self, piece: int) -> Future[Rows]:
         """A piece that has been read or is being read; drops those unused for longest."""
         with self._lock:
-            found = self._held.get(piece)
-            if found is None or (found.done() and found.exception() is not None):
-                found = self._held[piece] = self._reader.submit(self._checked, piece)
+            rows = self._held.get(piece)
+            if rows is None or (rows.done() and rows.exception() is not None):
+                rows = self._held[piece] = self._reader.submit(self._checked, piece)
             self._held.move_to_end(piece)
             while len(self._held) > 2 * self._in_window:
                 self._held.popitem(last=False)
-        return found
+        return rows
 
     def _checked(self, piece: int) -> Rows:
         rows = self._read_piece(piece)
@@ -342,18 +342,18 @@ class PipelinePieces(Source):
         size = self._sizes[piece]
         # One more, so that a piece that has become longer is noticed.
         read = self._dataset(piece).batch(size + 1, num_parallel_calls=1).take(1)
-        for found in read.as_numpy_iterator():
-            rows = tuple(_leaves(found))
-            for one in rows:
-                if one.dtype == object and isinstance(one.flat[0], np.ndarray):
-                    raise WorkloadError(
-                        f"data: the pipeline of piece {piece} yields ragged tensors; pad them in it"
-                        " with to_tensor(shape=...)"
-                    )
-            return rows
-        raise WorkloadError(
-            f"data: the pipeline of piece {piece} yields nothing, not {size:,} examples"
-        )
+        batch = next(read.as_numpy_iterator(), None)
+        if batch is None:
+            raise WorkloadError(
+                f"data: the pipeline of piece {piece} yields nothing, not {size:,} examples"
+            )
+        rows = tuple(_leaves(batch))
+        if any(one.dtype == object and isinstance(one.flat[0], np.ndarray) for one in rows):
+            raise WorkloadError(
+                f"data: the pipeline of piece {piece} yields ragged tensors; pad them in it"
+                " with to_tensor(shape=...)"
+            )
+        return rows
 
     def _count(self, piece: int) -> int:
         dataset, name = self._dataset(piece), f"pipeline of piece {piece}"
@@ -388,11 +388,9 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
     if not examples:
         raise _no_examples(part)
     columns = (
-        _column(one, found, part)
-        for one, found in zip(specs, zip(*examples, strict=True), strict=True)
+        _column(*column, part) for column in zip(specs, zip(*examples, strict=True), strict=True)
     )
-    found: tuple[Any, ...] = unflatten(_tree_spec(spec), columns)
-    return found
+    return tuple(unflatten(_tree_spec(spec), columns))
 
 
 def _check_end(dataset: Any, name: str) -> None:
@@ -419,7 +417,6 @@ def _watched(read: Iterator[Any], name: str, examples_of: Callable[[Any], int]) 
 
 
 def _column(spec: Any, found: Sequence[Any], part: str) -> Any:
-    """Joins the values that all examples have in one place."""
     if type(spec).__name__ == "RaggedTensorSpec":
         import tensorflow as tf
 
@@ -444,8 +441,7 @@ def _leaves(nested: Any) -> list[Any]:
     """The values in nested dicts and tuples, in the order of `_tree_spec`."""
     import tensorflow as tf
 
-    found: list[Any] = tf.nest.flatten(nested)
-    return found
+    return list(tf.nest.flatten(nested))
 
 
 def _no_examples(part: str) -> WorkloadError:

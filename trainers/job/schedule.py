@@ -87,13 +87,12 @@ def switch_points(spec: TrialSpec) -> tuple[float, ...]:
 
     A switch point less than a round after the one before, or at the end of the job, is left out.
     """
-    points = [spec.switch_percent]
+    points, last = [spec.switch_percent], switch_worker_step(spec)
     for percent in spec.retry_percents:
-        steps = [
-            switch_worker_step(replace(spec, switch_percent=one)) for one in (points[-1], percent)
-        ]
-        if steps[0] < steps[1] < spec.identity.total_worker_steps:
+        step = switch_worker_step(replace(spec, switch_percent=percent))
+        if last < step < spec.identity.total_worker_steps:
             points.append(percent)
+            last = step
     return (*points, 100.0)
 
 
@@ -117,11 +116,10 @@ def percents_at_switch(spec: TrialSpec, others: tuple[float, ...] = ()) -> tuple
 
 def checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
     """Maps each worker-step after which a checkpoint is written to its percentages of W."""
-    identity = spec.identity
+    identity, switch = spec.identity, switch_worker_step(spec)
     W = identity.total_worker_steps
-    switch = switch_worker_step(spec)
     size = round_worker_steps(identity.second_protocol, identity.workers)
-    found: dict[int, tuple[float, ...]] = {}
+    percents: dict[int, tuple[float, ...]] = {}
     for percent in spec.checkpoint_percents:
         if percent <= spec.switch_percent:
             step = min(switch_worker_step(replace(spec, switch_percent=percent)), switch)
@@ -130,8 +128,8 @@ def checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
         else:
             rounds = max(0, math.floor((percent / 100.0 * W - switch) / size + 0.5))
             step = min(W, switch + rounds * size)
-        found[step] = (*found.get(step, ()), percent)
-    return found
+        percents[step] = (*percents.get(step, ()), percent)
+    return percents
 
 
 def checkpoint_path(spec: TrialSpec, percent: float, suffix: str) -> Path:
@@ -209,8 +207,8 @@ def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
     if not 0 <= spec.switch_percent <= 100:
         raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
     percents, least = spec.retry_percents, spec.switch_percent
-    row = (least, *percents, *([100.0] if percents else []))
-    if any(not before < after for before, after in itertools.pairwise(row)):
+    row = (least, *percents, 100.0)
+    if percents and any(not before < after for before, after in itertools.pairwise(row)):
         raise UserError(
             f"switches after a failed one are {list(percents)}: give percents above {least:g} and"
             " below 100, each above the one before"

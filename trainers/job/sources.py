@@ -128,18 +128,18 @@ class FileSet:
 
         Raises WorkloadError if there are none, or one cannot be read.
         """
-        found: list[str] = []
-        for one in map(str, [paths] if isinstance(paths, str | Path) else paths):
-            matching = sorted(glob.glob(one)) if glob.has_magic(one) else [one]
+        files: list[str] = []
+        for path in map(str, [paths] if isinstance(paths, str | Path) else paths):
+            matching = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
             if not matching:
                 raise WorkloadError(
-                    f"data: no file is called {one!r}; give a path or a pattern such as"
+                    f"data: no file is called {path!r}; give a path or a pattern such as"
                     " 'train-*.tfrecord'"
                 )
-            found += map(os.path.abspath, matching)
-        if not found:
+            files += map(os.path.abspath, matching)
+        if not files:
             raise WorkloadError("data: no files are given; give paths, or a pattern")
-        return cls(tuple(found), tuple(_status(path).st_size for path in found))
+        return cls(tuple(files), tuple(_status(path).st_size for path in files))
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -259,9 +259,9 @@ class TFRecordFiles(Source):
 
     def __init__(self, paths: Paths) -> None:
         self._files = FileSet.of(paths)
-        found = [self._spans(path) for path in self._files.paths]
-        self._starts, self._lengths = (np.concatenate(part) for part in zip(*found, strict=True))
-        self._ends = np.cumsum([len(starts) for starts, _ in found])
+        spans = [self._spans(path) for path in self._files.paths]
+        self._starts, self._lengths = np.ascontiguousarray(np.concatenate(spans, axis=1))
+        self._ends = np.cumsum([one.shape[1] for one in spans])
         if not len(self._starts):
             raise WorkloadError(f"data: {self._files.paths[0]} holds no record")
 
@@ -277,7 +277,7 @@ class TFRecordFiles(Source):
     @override
     def read(self, numbers: Array) -> Rows:
         numbers = np.asarray(numbers)
-        found = np.empty(len(numbers), object)
+        records = np.empty(len(numbers), object)
         files = np.searchsorted(self._ends, numbers, "right")
         for file in np.unique(files):
             places = np.flatnonzero(files == file)
@@ -285,8 +285,8 @@ class TFRecordFiles(Source):
             places = places[np.argsort(numbers[places])]
             with self._files.opened(int(file)) as descriptor:
                 for place in places:
-                    found[place] = self._record(int(file), descriptor, numbers[place])
-        return (found,)
+                    records[place] = self._record(int(file), descriptor, numbers[place])
+        return (records,)
 
     def _record(self, file: int, descriptor: int, number: int) -> bytes:
         length = int(self._lengths[number])
@@ -295,12 +295,11 @@ class TFRecordFiles(Source):
             raise changed(self._files.paths[file])
         return record
 
-    def _spans(self, path: str) -> tuple[Array, Array]:
+    def _spans(self, path: str) -> Array:
         """Offsets and lengths of the records in a file, in bytes."""
-        starts: list[int] = []
-        lengths: list[int] = []
+        spans: list[tuple[int, int]] = []
         if not os.path.getsize(path):
-            return np.array(starts, np.int64), np.array(lengths, np.int64)
+            return np.zeros((2, 0), np.int64)
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
             if held[:2] == _GZIP:
                 raise WorkloadError(
@@ -315,7 +314,6 @@ class TFRecordFiles(Source):
                         f"data: {path} is not a TFRecord file, or ends within the record at byte"
                         f" {offset:,}"
                     )
-                starts.append(offset + _BEFORE)
-                lengths.append(length)
+                spans.append((offset + _BEFORE, length))
                 offset += _BEFORE + length + _AFTER
-        return np.array(starts, np.int64), np.array(lengths, np.int64)
+        return np.array(spans, np.int64).T

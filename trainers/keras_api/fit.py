@@ -93,10 +93,10 @@ def fit(
             together, or TensorFlow is in use with too few devices.
     """
     check_one_says_when(policy, switch_at)
-    known = None
+    measured = None
     if policy is not None and not isinstance(policy, TimingPolicy):
         content = read_policy_file(policy)
-        policy, known = content.policy, content.workload.identity
+        policy, measured = content.policy, content.workload.identity
     if workers is None:
         workers = USUAL_WORKERS if policy is None else policy.job.workers
     if workers < 1:
@@ -129,12 +129,12 @@ def fit(
         if guard and switch_at is None:
             lost = "what was trained after it, and its state is kept in a file until then"
             _LOG.warning("this run %s", unmeasured_text(policy, lost))
-    band = band_for(policy, known or identity, identity) if guard else None
+    band = band_for(policy, measured or identity, identity) if guard else None
     if band is None and (warning := unguarded_warning(policy)) is not None:
         _LOG.warning(warning)
-    retries = later_switch_points(policy.switch_percent, identity.momentum_after_switch)
-    retries = retries if band else ()
-    spec = TrialSpec(identity, policy.switch_percent, seed, band=band, retry_percents=retries)
+    percent = policy.switch_percent
+    retries = later_switch_points(percent, identity.momentum_after_switch) if band else ()
+    spec = TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
     with OwnedFolder("syncswitch-fit-") as folder:
         own = replace(
             spec,
@@ -153,12 +153,15 @@ def fit(
     return replace(record, spec=spec, checkpoints={})
 
 
-def band_for(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity) -> Band | None:
+def band_for(
+    policy: TimingPolicy, measured: WorkloadIdentity, mine: WorkloadIdentity
+) -> Band | None:
     """Returns the policy's band, if any, if the job it was found for is mine, as far as known."""
-
-    def measured(job: WorkloadIdentity) -> tuple[object, ...]:
-        return job.recipe.model, job.recipe.batch_size, job.metric.description
-
-    of_policy = (policy.job.total_worker_steps, policy.job.workers)
-    is_same = of_policy == (mine.total_worker_steps, mine.workers)
-    return policy.band if is_same and measured(known) == measured(mine) else None
+    sizes = (policy.job.total_worker_steps, policy.job.workers)
+    is_same = (
+        sizes == (mine.total_worker_steps, mine.workers)
+        and measured.recipe.model == mine.recipe.model
+        and measured.recipe.batch_size == mine.recipe.batch_size
+        and measured.metric.description == mine.metric.description
+    )
+    return policy.band if is_same else None

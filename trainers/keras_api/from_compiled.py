@@ -33,11 +33,11 @@ def compiled_fields(model: Any) -> dict[str, Any]:
     if model.loss is None:
         raise WorkloadError(f"{whose} is compiled without a loss; compile it with one")
     config = model.optimizer.get_config()
-    rate, plain = config["learning_rate"], {**config, "learning_rate": 1.0}
-    build = _rebuilding(model, plain, whose)
+    rate = config["learning_rate"]
+    build = _rebuilding(model, {**config, "learning_rate": 1.0}, whose)
     factors = (model.get_compile_config() or {}).get("loss_weights")
     values = list(factors.values()) if isinstance(factors, dict) else factors
-    if any(isinstance(one, str) for one in (values if isinstance(values, list) else [values])):
+    if any(isinstance(one, str) for one in keras.tree.flatten(values)):
         raise WorkloadError(
             f"model {model.name!r} is compiled with loss_weights {values}, which are not numbers;"
             " the third argument of compile is loss_weights, so write metrics=[...]"
@@ -110,21 +110,20 @@ def compiled_metric(model: Any) -> tuple[Any, str | None, bool]:
 
 def _metrics(given: Any, outputs: list[str]) -> Iterator[tuple[str | None, Any]]:
     """Yields the metrics given to `compile`, each with its output if there are several."""
-    parts = [(outputs[0] if outputs else None, given)]
+    by_output = [(outputs[0] if outputs else None, given)]
     if isinstance(given, dict):
         names = sorted(given, key=lambda one: outputs.index(one) if one in outputs else -1)
-        parts = [(name, given[name]) for name in names]
-    elif isinstance(given, list | tuple) and len(given) == len(outputs):
+        by_output = [(name, given[name]) for name in names]
+    elif isinstance(given, list | tuple) and len(given) == len(outputs) > 1:
         # A list has an entry for each output, unless there is only one output.
-        parts = list(zip(outputs, given, strict=True)) if len(outputs) > 1 else parts
-    for output, part in parts:
-        for metric in keras.tree.flatten(part):
+        by_output = list(zip(outputs, given, strict=True))
+    for output, metrics in by_output:
+        for metric in keras.tree.flatten(metrics):
             if metric is not None:
                 yield (output if len(outputs) > 1 else None), metric
 
 
 def _built_metric(given: Any) -> Any:
-    """Builds a metric like the one given to `compile`, which holds the values of another run."""
     try:
         if isinstance(given, keras.metrics.Metric):
             return type(given).from_config(given.get_config())
@@ -174,18 +173,17 @@ def copies(model: Any, *, is_fresh: bool) -> Callable[[], Any]:
 
 
 def _clone(model: Any) -> Any:
-    """Copies a model, with variables of its own and the vocabularies of its layers."""
     copy = keras.models.clone_model(model)
-    for one, other in zip(model._flatten_layers(), copy._flatten_layers(), strict=True):
-        if not hasattr(one, "save_assets"):
+    for layer, copied in zip(model._flatten_layers(), copy._flatten_layers(), strict=True):
+        if not hasattr(layer, "save_assets"):
             continue
         # The way to a file and back: no configuration has a vocabulary that was adapted.
-        known: dict[str, Any] = {}
-        one.save_own_variables(known)
-        other.load_own_variables(known)
+        variables: dict[str, Any] = {}
+        layer.save_own_variables(variables)
+        copied.load_own_variables(variables)
         with OwnedFolder("syncswitch-copy-") as folder:
-            one.save_assets(folder)
-            other.load_assets(folder)
+            layer.save_assets(folder)
+            copied.load_assets(folder)
     return copy
 
 
@@ -353,7 +351,6 @@ def from_compiled(
 
 
 def _usual_metric(model: Any, labels: Any) -> str | None:
-    """The metric of a model without one: accuracy if the labels are classes, else the loss."""
     if labels is None or isinstance(labels, dict | tuple | list):
         return None
     shape = getattr(model, "output_shape", None)
@@ -365,7 +362,7 @@ def _usual_metric(model: Any, labels: Any) -> str | None:
 def _look_at_batches(
     train: Any, test: Any, steps_per_epoch: int | None
 ) -> tuple[tuple[Any, Any], int]:
-    """Checks a Dataset, and returns its first batch and the number of batches of an epoch."""
+    """Returns the first batch of a Dataset, and the number of batches of an epoch."""
     _check_readable(train, "x")
     if test is None:
         raise WorkloadError(
@@ -398,7 +395,6 @@ def _check_readable(given: Any, part: str) -> None:
 
 
 def _read(given: Any, part: str) -> tuple[Any, ...]:
-    """Reads inputs, labels and perhaps weights of all examples."""
     if hasattr(given, "unbatch"):
         return read_pipeline(given.unbatch(), part)
     if isinstance(given, keras.utils.PyDataset):
@@ -409,8 +405,7 @@ def _read(given: Any, part: str) -> tuple[Any, ...]:
         if not isinstance(tree_spec, tuple) or len(tree_spec) not in (2, 3):
             raise WorkloadError(f"{part} does not yield {_YIELDED}")
         columns = zip(*(rows for rows, _ in batches), strict=True)
-        found: tuple[Any, ...] = unflatten(tree_spec, map(np.concatenate, columns))
-        return found
+        return tuple(unflatten(tree_spec, map(np.concatenate, columns)))
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise WorkloadError(
             f"{part} is a {type(given).__name__}; give a pair of inputs and labels, or these and"
@@ -467,7 +462,6 @@ def _digest(name: str, data: Data) -> str:
         for one in source.rows:
             digest.update(f"{one.dtype} {one.shape}".encode())
             # The bytes of an array of objects are addresses in memory.
-            text = one.dtype == object
-            held = repr(one.tolist()).encode() if text else np.ascontiguousarray(one).tobytes()
-            digest.update(held)
+            is_text = one.dtype == object
+            digest.update(repr(one.tolist()).encode() if is_text else one.tobytes())
     return f"{name}-{digest.hexdigest()[:12]}"
