@@ -172,6 +172,7 @@ class SearchStatus:
         return self.state in _OVER
 
 
+@dataclass
 class StatusReader:
     """Reads the searches of a database again and again; finished ones once.
 
@@ -179,11 +180,10 @@ class StatusReader:
     was upgraded, and holds no lock in between. A workload and a number of workers narrow them down.
     """
 
-    def __init__(self, url: str, workload: str | None = None, workers: int | None = None) -> None:
-        self._url = url
-        self._workload = workload
-        self._workers = workers
-        self._finished: dict[str, SearchStatus] = {}
+    url: str
+    workload: str | None = None
+    workers: int | None = None
+    _finished: dict[str, SearchStatus] = field(default_factory=dict, init=False)
 
     def read(self, *, with_rest: bool = True, is_brief: bool = False) -> list[SearchStatus]:
         """All searches and evaluations, in the order in which they were registered.
@@ -195,13 +195,13 @@ class StatusReader:
         Raises a SyncSwitchError if the database cannot be read; its class says whether to try
         again.
         """
-        with open_database(self._url, create=False) as database:
+        with open_database(self.url, create=False) as database:
             statuses = []
-            for search in TrialStore(database).searches(workload=self._workload):
+            for search in TrialStore(database).searches(workload=self.workload):
                 workload = PolicyRegistry(database).workload(search.fingerprint)
                 assert workload is not None  # every search refers to one
                 identity = workload.identity
-                if self._workers not in (None, identity.workers):
+                if self.workers not in (None, identity.workers):
                     continue
                 status = self._finished.get(search.study)
                 if status is None:
@@ -293,8 +293,8 @@ class StoredSearch:
         completed_seconds = wall_seconds(rows[run.trial_number] for run in finished)
         pace = completed_seconds / costs.paid if finished and costs.paid else None
         in_flight = tuple(
-            _run_status(row, states[number], now, costs, pace, self.accuracies.get(number))
-            for number, row in rows.items()
+            self._run_status(number, now, costs, pace)
+            for number in rows
             if states[number] in _LIVING
         )
         is_over = state in _OVER
@@ -306,7 +306,7 @@ class StoredSearch:
             state=state,
             is_under_way=not is_over and (bool(running) or is_new or self._is_recent(now)),
             runs=self._counts(strategy, spent, len(running)),
-            last_failure=_last_failure(rows, states),
+            last_failure=self._last_failure(),
             bracket=_bracket(search, strategy, progress),
             policy=self.policy,
             uses=self.uses,
@@ -350,6 +350,58 @@ class StoredSearch:
             rest.cost * pace if rest and pace else None,
         )
 
+    def _run_status(
+        self, number: int, now: datetime, costs: TrialCosts, pace: float | None
+    ) -> RunStatus:
+        """The progress of a run; a training with the first protocol alone takes `pace` seconds."""
+        row, state = self.rows[number], self.states[number]
+        elapsed = (now - row.started_at).total_seconds() if row.started_at else 0.0
+        silent = (now - row.heartbeat_at).total_seconds() if row.heartbeat_at else elapsed
+        start = (row.fork_percent or 0.0) / 100
+        # A fork reports nothing before its first own worker-step.
+        share = max(row.worker_steps / row.total_worker_steps, start)
+        # Beyond the point where runs end on average, it may be one that is made to its end.
+        end = costs.end if share < costs.end else 1.0
+        begun, now_at, at_end = (costs.until(row.switch_percent, to) for to in (start, share, end))
+        done, rest = now_at - begun, at_end - now_at
+        remaining = None
+        if done > _LEAST_SHARE * (done + rest) or (done > 0 and pace is None):
+            # This much was done by its last report.
+            remaining = max(0.0, (elapsed - silent) / done * rest - silent)
+        elif pace is not None:
+            remaining = max(0.0, pace * rest - elapsed)
+        return RunStatus(
+            trial_number=number,
+            switch_percent=row.switch_percent,
+            replicate=row.replicate,
+            state=state,
+            speculative=row.speculative,
+            host=row.host,
+            process_id=row.process_id,
+            worker_steps=round(share * row.total_worker_steps),
+            total_worker_steps=row.total_worker_steps,
+            accuracy=self.accuracies.get(number),
+            cost=done,
+            elapsed_seconds=max(0.0, elapsed),
+            remaining_seconds=remaining if state == TrialState.RUNNING else None,
+            silent_seconds=max(0.0, silent),
+        )
+
+    def _last_failure(self) -> str | None:
+        """The run that failed last and its reason, stopped ones aside; None where none failed."""
+        failed = [
+            (row.ended_at or row.heartbeat_at or row.started_at, number)
+            for number, row in self.rows.items()
+            if self.states[number] in {TrialState.FAILED, TrialState.STALE}
+            and not (row.is_cancelled or row.is_interrupted)
+        ]
+        if not failed:
+            return None
+        number = max(failed, key=lambda run: (run[0] is not None, run))[1]
+        row = self.rows[number]
+        reason = row.failure or "its process has exited"
+        return f"{row.switch_percent:g} %, run {row.replicate + 1}: {reason}"
+
 
 def _bracket(search: SearchInfo, strategy: Strategy, progress: SearchProgress | None) -> Bracket:
     if progress is None:
@@ -381,62 +433,3 @@ def _switch_point_statuses(
         )
         for percent in sorted({*summaries, *answers, *under_way}, reverse=True)
     )
-
-
-def _run_status(
-    row: StoredTrial,
-    state: TrialState,
-    now: datetime,
-    costs: TrialCosts,
-    pace: float | None,
-    accuracy: float | None,
-) -> RunStatus:
-    """The progress of a run; a training with the first protocol alone takes `pace` seconds."""
-    assert row.origin.trial_number is not None
-    elapsed = (now - row.started_at).total_seconds() if row.started_at else 0.0
-    silent = (now - row.heartbeat_at).total_seconds() if row.heartbeat_at else elapsed
-    start = (row.fork_percent or 0.0) / 100
-    # A fork reports nothing before its first own worker-step.
-    share = max(row.worker_steps / row.total_worker_steps, start)
-    # Beyond the point where runs end on average, it may be one that is made to its end.
-    end = costs.end if share < costs.end else 1.0
-    begun, now_at, at_end = (costs.until(row.switch_percent, to) for to in (start, share, end))
-    done, rest = now_at - begun, at_end - now_at
-    remaining = None
-    if done > _LEAST_SHARE * (done + rest) or (done > 0 and pace is None):
-        # This much was done by its last report.
-        remaining = max(0.0, (elapsed - silent) / done * rest - silent)
-    elif pace is not None:
-        remaining = max(0.0, pace * rest - elapsed)
-    return RunStatus(
-        trial_number=row.origin.trial_number,
-        switch_percent=row.switch_percent,
-        replicate=row.replicate,
-        state=state,
-        speculative=row.speculative,
-        host=row.host,
-        process_id=row.process_id,
-        worker_steps=round(share * row.total_worker_steps),
-        total_worker_steps=row.total_worker_steps,
-        accuracy=accuracy,
-        cost=done,
-        elapsed_seconds=max(0.0, elapsed),
-        remaining_seconds=remaining if state == TrialState.RUNNING else None,
-        silent_seconds=max(0.0, silent),
-    )
-
-
-def _last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, TrialState]) -> str | None:
-    """The run that failed last and its reason, stopped ones aside; None where none failed."""
-    failed = [
-        (row.ended_at or row.heartbeat_at or row.started_at, number)
-        for number, row in rows.items()
-        if states[number] in {TrialState.FAILED, TrialState.STALE}
-        and not (row.is_cancelled or row.is_interrupted)
-    ]
-    if not failed:
-        return None
-    number = max(failed, key=lambda run: (run[0] is not None, run))[1]
-    row = rows[number]
-    reason = row.failure or "its process has exited"
-    return f"{row.switch_percent:g} %, run {row.replicate + 1}: {reason}"

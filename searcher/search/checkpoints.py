@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from syncswitch.searcher.search.recorded import completed_runs
@@ -43,26 +43,23 @@ def as_whole(record: TrialRecord) -> TrialRecord:
     )
 
 
+@dataclass
 class Prefixes:
-    """The checkpoints of one search."""
+    """The checkpoints of one search.
 
-    def __init__(
-        self,
-        store: TrialStore,
-        study: str,
-        strategy: Strategy,
-        directory: Path,
-        *,
-        may_share: bool = True,
-        other_pairs: Sequence[str] = (),
-    ) -> None:
-        """Writes nothing yet; `may_share` if runs of a replicate are alike up to their switch."""
-        self._store = store
-        self._study = study
-        self._other_pairs = other_pairs
-        self._strategy = strategy
-        self._is_shared = strategy.share_prefix and may_share
-        self._directory = directory.absolute() / study
+    It `may_share` them if runs of a replicate are alike up to their switch.
+    """
+
+    store: TrialStore
+    study: str
+    strategy: Strategy
+    folder: Path
+    may_share: bool
+    other_pairs: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self._is_shared = self.strategy.share_prefix and self.may_share
+        self._directory = self.folder.absolute() / self.study
         self._unreadable: set[Path] = set()
 
     def begun(self, spec: TrialSpec, number: int) -> tuple[TrialSpec, Fork | None]:
@@ -83,8 +80,8 @@ class Prefixes:
             ) from error
         fitting = [
             (one, study)
-            for study in (self._study, *self._other_pairs)
-            for one in self._store.checkpoints(study)
+            for study in (self.study, *self.other_pairs)
+            for one in self.store.checkpoints(study)
             if one.replicate == spec.replicate
             and one.percent <= spec.switch_percent
             and one.path not in self._unreadable
@@ -93,10 +90,10 @@ class Prefixes:
         fork, start = None, 0.0
         if fitting:
             best, study = max(fitting, key=lambda one: one[0].percent)
-            runs = completed_runs(self._store, study, self._store.trials(study=study))
+            runs = completed_runs(self.store, study, self.store.trials(study=study))
             parent = runs[best.trial_number]
             start = best.percent
-            fork = Fork(best.trial_number, start) if study == self._study else None
+            fork = Fork(best.trial_number, start) if study == self.study else None
             until = start / 100 * spec.identity.total_worker_steps
             spec = replace(
                 spec,
@@ -105,7 +102,7 @@ class Prefixes:
                     one for one in parent.evaluations if one.worker_step <= until
                 ),
             )
-        percents = self._strategy.grid()[:-1]
+        percents = self.strategy.grid()[:-1]
         spec = replace(
             spec,
             checkpoint_percents=tuple(
@@ -116,15 +113,13 @@ class Prefixes:
         return spec, fork
 
     def distrust(self, path: Path) -> None:
-        """Never starts from this checkpoint again."""
         self._unreadable.add(path)
 
     def remove(self) -> None:
-        """Deletes the checkpoints of the search, which is over."""
         if not self._is_shared:
             return
-        recorded = [one.path for one in self._store.checkpoints(self._study)]
-        self._store.forget_checkpoints(self._study)
+        recorded = [one.path for one in self.store.checkpoints(self.study)]
+        self.store.forget_checkpoints(self.study)
         # Each run has a folder, and half-written files begin with a dot; whatever else is there is
         # not ours.
         runs = [folder for folder in self._directory.glob("*") if folder.name.isdigit()]

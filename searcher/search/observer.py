@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from syncswitch.searcher.search.recorded import completed_runs, measured_band, sound_baseline
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
@@ -20,31 +21,28 @@ from syncswitch.trainers.trainer import Observer, Verdict
 _LEAST_TESTS = 5
 
 
+@dataclass
 class TrialObserver(Observer):
     """Sends the heartbeats of a run, and decides when it ends early.
 
     It goes by the search as it was when the run was planned: a search without company would not
-    know what else has been measured since. A run that is no longer needed `is_cancelled`.
+    know what else has been measured since. `is_decided` tells whether the run is no longer needed;
+    then it `is_cancelled`. `interval_seconds` lie between heartbeats.
     """
 
-    def __init__(
-        self,
-        study: SearchStudy,
-        reporter: Reporter,
-        trial: ReportedTrial,
-        spec: TrialSpec,
-        state: SearchState,
-        *,
-        is_decided: Callable[[], bool],
-        warn: Callable[[str], None],
-        interval_seconds: float,
-    ) -> None:
-        """`is_decided` tells whether the run is no longer needed; heartbeats have the interval."""
-        self.is_cancelled = False
-        self._study, self._reporter, self._trial = study, reporter, trial
-        self._spec, self._state = spec, state
-        self._is_decided, self._warn, self._interval_seconds = is_decided, warn, interval_seconds
-        self._next_heartbeat_at = self._next_look_at = time.monotonic() + self._interval_seconds
+    study: SearchStudy
+    reporter: Reporter
+    trial: ReportedTrial
+    spec: TrialSpec
+    state: SearchState
+    is_decided: Callable[[], bool]
+    warn: Callable[[str], None]
+    interval_seconds: float
+    is_cancelled: bool = False
+
+    def __post_init__(self) -> None:
+        spec, state = self.spec, self.state
+        self._next_heartbeat_at = self._next_look_at = time.monotonic() + self.interval_seconds
         self._evaluations = list(spec.inherited_evaluations)
         self._pending: Evaluation | None = None
         self._switch_worker_step = planned_switch_worker_step(spec)
@@ -60,7 +58,7 @@ class TrialObserver(Observer):
         None if the search wants to know how much a failing run loses, if runs are made to their
         end, and as long as the accuracy of the first protocol is unknown.
         """
-        strategy, history, spec = self._state.measured_strategy, self._state.course.runs, self._spec
+        strategy, history, spec = self.state.measured_strategy, self.state.course.runs, self.spec
         is_candidate = spec.switch_percent < strategy.highest_percent
         is_wanted = is_candidate and strategy.early_stop and strategy.judges_single_runs
         if not is_wanted or not spec.conditions.is_undisturbed:
@@ -69,7 +67,7 @@ class TrialObserver(Observer):
         target = strategy.progress(history).target_accuracy if baseline else None
         if target is None:
             return None
-        runs = completed_runs(self._study.store, self._study.name, self._state.rows.values())
+        runs = completed_runs(self.study.store, self.study.name, self.state.rows.values())
         curves = (runs[number].evaluations for number in baseline if number in runs)
         band = measured_band(target, strategy.threshold, curves)
         return StoppingGuard(band, spec.identity, self._switch_worker_step)
@@ -78,27 +76,27 @@ class TrialObserver(Observer):
         """Sends a heartbeat at most once per interval, with an evaluation that was not told."""
         now = time.monotonic()
         if now >= self._next_heartbeat_at:
-            self._next_heartbeat_at = now + self._interval_seconds
+            self._next_heartbeat_at = now + self.interval_seconds
             pending, self._pending = self._pending, None
             # A lost heartbeat does no harm, but losing the run for it would.
             with contextlib.suppress(RetryableError):
-                study, number = self._study, self._trial.number
+                study, number = self.study, self.trial.number
                 study.store.heartbeat(study.name, number, worker_step)
                 if pending is not None:
                     study.note_evaluation(number, pending)
-        self._reporter.on_progress(self._trial, worker_step)
+        self.reporter.on_progress(self.trial, worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         """Ends the run if its accuracy is known, if it fails, or is not needed."""
         self._pending = evaluation
-        self._reporter.on_evaluation(self._trial, evaluation)
+        self.reporter.on_evaluation(self.trial, evaluation)
         if self._is_needless():
             self.is_cancelled = True
             return Verdict.STOP
         self._evaluations.append(evaluation)
-        word = never_moved(self._spec.identity, self._evaluations)
+        word = never_moved(self.spec.identity, self._evaluations)
         if word is not None:
-            self._warn(word)
+            self.warn(word)
         if self._stop is not None and self._stop.knows(self._evaluations, self._switch_worker_step):
             return Verdict.STOP
         is_alarmed = self._guard is not None and self._guard.looks(self._evaluations, self.on_event)
@@ -109,13 +107,13 @@ class TrialObserver(Observer):
         now = time.monotonic()
         if now < self._next_look_at:
             return False
-        self._next_look_at = now + self._interval_seconds
+        self._next_look_at = now + self.interval_seconds
         with contextlib.suppress(RetryableError):
-            return self._is_decided()
+            return self.is_decided()
         return False
 
     def on_event(self, event: RunEvent) -> None:
-        self._reporter.on_event(self._trial, event)
+        self.reporter.on_event(self.trial, event)
 
     def judged(self, record: TrialRecord) -> TrialRecord:
         """The record of the run, with the alarm that ended it."""

@@ -85,10 +85,9 @@ class RunRecorder:
         Only undisturbed runs on this machine count, unless the clock was virtual.
         """
         host = None if identity.simulated_cluster else socket.gethostname()
-        nothing: list[float] = []
         return self.asked(
             lambda database: TrialStore(database).times_alone(identity.fingerprint, host),
-            nothing,
+            list[float](),
             is_quiet=True,
         )
 
@@ -176,9 +175,8 @@ class RunRecorder:
     ) -> None:
         """Tells people what the use that was just recorded teaches; see `learning.after_use`."""
         if policy is not None:
-            nothing: list[Said] = []
             for line in self.asked(
                 lambda database: learning.after_use(database, policy, expected_runs, goes_back),
-                nothing,
+                list[Said](),
             ):
                 self.tell(line)
