@@ -315,8 +315,7 @@ def sweep(
         if job.note is not None:
             _LOG.warning(job.note)
     with open_database(url, create=True) as database:
-        openings = [job.open_trainer for job in plan.jobs]
-        swept = plan.run(database, openings, tensorboard=tensorboard, reporter=reporter)
+        swept = plan.run(database, tensorboard=tensorboard, reporter=reporter)
         copy_to_mlflow(mlflow, database, [job.identity for job in plan.jobs], _LOG.warning)
         return swept
 

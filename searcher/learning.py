@@ -71,8 +71,7 @@ def lessons_of(
 
     A run goes on from a failed switch as if it had never been, so the accuracy of `use` is one of
     the last switch; if it is alarmed, that failed as well, and it is one of the first protocol
-    alone. Of the switches that `failed` before, those that trained to their end have an accuracy,
-    and count with it as a run of a search does.
+    alone. Of the switches that `failed` before, those that trained to their end have an accuracy.
 
     With the first protocol alone the same seed gives the same run, which counts once; what comes
     after a switch differs from run to run. `number` counts the uses from 0.
@@ -118,9 +117,8 @@ _LEAST_FAILED = 2
 class Revision:
     """A reason to leave this version of a policy for another switch, the `answer`.
 
-    In so many of its `uses` the switch `failed`. The `expected_time` of a later run with it is
-    in trainings with the first protocol alone, `delivered_share` that of the models which keep the
-    accuracy; None where no run had its switch.
+    In so many of its `uses` the switch `failed`. What is expected of it now, its time in trainings
+    with the first protocol alone and its share of good models, is None where no run had it.
     """
 
     version: int

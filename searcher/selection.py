@@ -50,8 +50,7 @@ class Selection:
     Attributes:
         reference: Name, `file.py:attribute`, `package.module:attribute`, or 8 or more digits of the
             fingerprint.
-        workers: Only jobs on this many workers; None for any number.
-        protocols: Only jobs with these, as `FIRST,SECOND`; None for any.
+        protocols: Only jobs with these, as `FIRST,SECOND`.
         cluster: Only jobs on a real cluster, on a simulated one, or on the simulated one with this
             fingerprint. None for all: then real jobs come before simulated ones of the same name.
         choice: The version, alias or file of the policy.

@@ -54,12 +54,9 @@ def half_width(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SpeedUp:
-    """How many times as fast a training is as with the first protocol alone.
+    """How many times as fast a training is as with the first protocol alone, by their mean times.
 
-    Attributes:
-        value: Mean time of the first protocol alone over the mean time with the policy.
-        low: Lower end of the 90 % interval; None where too few runs were timed.
-        high: Upper end of it.
+    The ends of the 90 % interval are None where too few runs were timed.
     """
 
     value: float
@@ -73,21 +70,14 @@ def measured_speed_up(
     baseline: _SwitchPoint,
     paces: Sequence[Sequence[float]] = (),
 ) -> SpeedUp | None:
-    """The ratio of the mean times of two switch points, with a 90 % interval.
+    """The ratio of the mean times of two switch points, with a 90 % interval; None if one has none.
 
-    The interval is Student's, of the difference of the logarithms. Times are assumed to spread in
-    the same proportion at all switch points, as a run or two at one of them cannot tell. Load that
-    lasted for all runs of a switch point shows in the paces of a protocol, which are compared
-    across switch points; where the paces spread more, their spread counts.
-
-    Args:
-        seconds: Times of whole trainings, by switch point; all of them help to tell the spread.
-        switch_point: The switch point of the policy.
-        baseline: The switch point of the first protocol alone.
-        paces: For each protocol, the times that runs took for equally many worker-steps.
-
-    Returns:
-        None where one of the two was not timed.
+    All `seconds` of whole trainings, by switch point, help to tell how much times spread. The
+    interval is Student's, of the difference of the logarithms. Times are assumed to spread in the
+    same proportion at all switch points, as a run or two at one of them cannot tell. Load that
+    lasted for all runs of a switch point shows in the `paces` of a protocol, the times that its
+    runs took for equally many worker-steps, which are compared across switch points; where these
+    spread more, their spread counts.
     """
     timed = {key: [t for t in times if t > 0] for key, times in seconds.items()}
     mine, usual = timed.get(switch_point, []), timed.get(baseline, [])
@@ -106,7 +96,6 @@ def measured_speed_up(
 
 
 def _half_width(groups: Sequence[Sequence[float]], inverse_runs: float) -> float | None:
-    """Half the interval of the logarithm; None where no group has two times."""
     freedom = sum(len(times) - 1 for times in groups if times)
     if not freedom:
         return None

@@ -86,10 +86,7 @@ class RunStatus:
 class SwitchPointStatus(SwitchPointSummary):
     """The state of one switch point of a search under way.
 
-    Attributes:
-        in_flight_runs: Number of its runs under way.
-        answer_probability: Probability that it is the answer, 0 to 1; None for strategies without
-            one.
+    The probability that it is the answer is None for strategies without one.
     """
 
     in_flight_runs: int
@@ -128,8 +125,7 @@ class Spending:
     Attributes:
         cost: Cost of all runs so far; None where the pace of finished runs is unknown.
         wall_seconds: Time with at least one run under way, as far as was reported.
-        rest: The estimated rest, including that of runs under way; None where it was not asked for
-            or cannot be estimated.
+        rest: The estimated rest, runs under way included; None if not asked for or unknown.
         remaining_wall_seconds: The time of that rest at the pace of the completed runs.
     """
 
@@ -190,10 +186,7 @@ class StatusReader:
 
         To estimate the rest of those under way (`with_rest`) takes a second for each new result. A
         brief reading leaves out the switch points and the bracket of searches that have their
-        policy, which take long where there are many.
-
-        Raises a SyncSwitchError if the database cannot be read; its class says whether to try
-        again.
+        policy, which take long where there are many. A SyncSwitchError says whether to try again.
         """
         with open_database(self.url, create=False) as database:
             statuses = []

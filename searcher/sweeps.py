@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.search.loop import LoopOptions, TrialLoop
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
+from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.study import SearchState
 from syncswitch.searcher.speed_up import SpeedUp, half_width, measured_speed_up
 from syncswitch.searcher.strategies.base import Wait
@@ -40,7 +41,6 @@ from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.schedule import switch_worker_step
-from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -239,24 +239,18 @@ class SweepPlan:
     guarded: bool
     policies: tuple[TimingPolicy, ...] = ()
 
-    def run(
-        self,
-        database: Database,
-        openings: Sequence[Callable[[], Trainer]],
-        say: Callable[[str], None] = lambda _: None,
-        **options: Unpack[LoopOptions],
-    ) -> Sweep:
+    def run(self, database: Database, **options: Unpack[LoopOptions]) -> Sweep:
         """Makes the missing runs, and compares all.
 
-        `openings` open the trainer of each job; `say` is told which job comes next, where there are
-        several. Raises UserError as `TrialLoop`, or if the first job's baseline diverged, and
-        RetryableError if too many runs in a row failed.
+        Raises UserError as `TrialLoop`, or if the first job's baseline diverged, and RetryableError
+        if too many runs in a row failed.
         """
         store, jobs = TrialStore(database), list[SweptJob]()
-        for job, opening in zip(self.jobs, openings, strict=True):
+        reporter = options.get("reporter") or Reporter()
+        for job in self.jobs:
             called = normal_reference(job.reference)
             if len(self.jobs) > 1:
-                say(f"{called} on {job.identity.cluster}:")
+                reporter.on_next(f"{called} on {job.identity.cluster}")
             is_first = not jobs and None in (self.target_accuracy, self.threshold)
             own = self._own_policy(database, job.identity)
             strategy = self._strategy(job, own, is_first=is_first)
@@ -265,7 +259,7 @@ class SweepPlan:
             strategy = replace(strategy, wanted=wanted)
             options["reference"] = called
             plan = SearchPlan(strategy, self.trainer, self.seed, job.conditions)
-            loop = SweepLoop(database, job.identity, plan, opening, **options)
+            loop = SweepLoop(database, job.identity, plan, job.open_trainer, **options)
             new_runs, rows = loop.run(), self._comparable(store, job, strategy)
             points = tuple(evaluated_switch_point(percent, rows) for percent in strategy.percents)
             study = loop.study_name

@@ -53,7 +53,6 @@ class Baseline:
     noise: float
 
     def speed_up(self, record: TrialRecord) -> float | None:
-        """The speed-up of a run over the first protocol alone; None if it took no time."""
         return self.seconds / record.training_seconds if record.training_seconds > 0 else None
 
 
@@ -88,12 +87,10 @@ def baseline_of(done: Training) -> Baseline | None:
 
 
 def _estimated(record: TrialRecord) -> tuple[float, float] | None:
-    """Extrapolates the first phase: its time to the first evaluation, the rest at its later pace.
+    """The seconds of the first protocol alone, and the share by which they may be wrong.
 
-    A run is slower until its first evaluation, as functions are compiled and data are read.
-
-    Returns:
-        The seconds, and the share by which they may be wrong; None with too few evaluations.
+    The first phase is extrapolated: its time to the first evaluation, as a run is slower while
+    functions are compiled and data are read, the rest at its later pace. None with few evaluations.
     """
     first, identity = record.phases[0], record.spec.identity
     if first.protocol != identity.first_protocol or first.start_worker_step:

@@ -164,16 +164,6 @@ def _print_why(why: Explanation, policy: TimingPolicy) -> None:
         print_text(f"- {reason}")
 
 
-def _evidence_as_json(
-    policy: TimingPolicy, trials: Sequence[EvidenceTrial]
-) -> list[dict[str, Any]]:
-    metric = policy.job.metric
-    return [
-        metric.document({**asdict(run), **asdict(trial)})
-        for run, trial in zip(policy.evidence, trials, strict=True)
-    ]
-
-
 def _before_and_after(difference: FieldDifference) -> tuple[str, str]:
     """Two different values, with as many digits as it takes to show the difference."""
     values = (difference.before, difference.after)
@@ -350,7 +340,6 @@ def diff(
 def _move(
     selection: Selection, alias: str, version: int | None, storage_url: str, as_json: bool
 ) -> None:
-    """Moves an alias to a version; without one, to the next lower version."""
     with open_database(storage_url, create=False) as database:
         policy = chosen_policy(database, selection, print_note).policy
         registry = PolicyRegistry(database)
@@ -475,11 +464,13 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
     if as_json:
         from syncswitch.searcher.search.explanation import why_as_json
 
-        evidence = _evidence_as_json(chosen, trials)
-        more = {} if why is None else {"why": chosen.job.metric.document(why_as_json(why))}
-        print_json(
-            {**_entry_as_json(entry), "evidence": evidence, "uses": uses_as_json(uses), **more}
-        )
+        document = _entry_as_json(entry)
+        metric, runs = chosen.job.metric, zip(chosen.evidence, trials, strict=True)
+        document["evidence"] = [metric.document({**asdict(a), **asdict(b)}) for a, b in runs]
+        document["uses"] = uses_as_json(uses)
+        if why is not None:
+            document["why"] = metric.document(why_as_json(why))
+        print_json(document)
         return
     _print_policy(entry, uses)
     _print_evidence(chosen, trials)

@@ -132,7 +132,6 @@ def _watch(
 def _parted(
     searches: Sequence[SearchStatus], watched: set[str]
 ) -> tuple[list[SearchStatus], list[SearchStatus]]:
-    """Separates the searches that are shown in full from the others."""
     full = [search for search in searches if search.info.study in watched]
     return full, [search for search in searches if search.info.study not in watched]
 

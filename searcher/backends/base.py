@@ -107,10 +107,8 @@ class JobRequest:
 
     Attributes:
         reference: The workload; None if none was named.
-        workers: n as the user said it; None to let recorded runs decide.
-        usual_workers: n if neither does.
+        workers: n as the user said it; None to let recorded runs decide, else `usual_workers`.
         seed: Seed of draws that belong to no run.
-        chosen: The conditions of the runs.
         switch_percent: The switch point before which the paper's scenarios of stragglers come.
         workload: The workload itself, if it was not named; only for runs in this process.
     """
@@ -152,7 +150,6 @@ class TrainerChoice(ABC):
 
     @classmethod
     def options(cls) -> dict[str, TrainerOption]:
-        """The options by the names of their fields."""
         return {option.name: option.metadata["option"] for option in fields(cls)}
 
     @property

@@ -379,10 +379,8 @@ def load_report(
 ) -> ReportData:
     """Reads everything that a report shows about one job; nothing is written.
 
-    What chooses the job is as for `searcher.api.report`; the database is open, or its URL.
-
-    Raises:
-        UserError: There is no such job, search or version, or there are several jobs.
+    What chooses the job is as for `searcher.api.report`; the database is open, or its URL. Raises
+    UserError if there is no such job, search or version, or there are several jobs.
     """
     selection = Selection(workload, workers, protocols, cluster, version or CURRENT)
     if study is not None and version is not None:

@@ -55,9 +55,8 @@ _Answer = TypeVar("_Answer")
 class LoopOptions(TypedDict, total=False):
     """Options for making runs, whatever they are for.
 
-    `reference` is the normal form of the user's name for the workload. `other_pairs` are searches
-    of the same job with other second protocols; their runs of the first protocol alone count here,
-    too.
+    `reference` is the normal form of the user's name for the workload, `other_pairs` are searches
+    of the job with other second protocols, whose runs of the first alone count here, too.
     """
 
     reference: str | None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from syncswitch.searcher.search.loop import LoopOptions, TrialLoop
 from syncswitch.searcher.search.observations import total_cost
 from syncswitch.searcher.search.plan import SearchPlan, study_name
+from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search, SearchResult
 from syncswitch.searcher.search.study import SearchState
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
@@ -196,24 +197,21 @@ class PairToSearch:
 
 
 def search_pairs(
-    database: Database,
-    pairs: Sequence[PairToSearch],
-    *,
-    say: Callable[[PairToSearch], None] = lambda _: None,
-    **options: Unpack[LoopOptions],
+    database: Database, pairs: Sequence[PairToSearch], **options: Unpack[LoopOptions]
 ) -> PairsResult:
     """Finds the fastest pair that keeps the accuracy, and publishes its policy only.
 
     The same call goes on where an interrupted one stopped, shares the work with others, or answers
     at once: all decisions follow from the runs that each pair's search asked for, in their order.
 
-    All pairs have the same first protocol, and the first pair is searched to its end. `say` is told
-    which one comes next. Raises as `Search`.
+    All pairs have the same first protocol, and the first pair is searched to its end. Raises as
+    `Search`.
     """
     outcomes: list[PairOutcome] = []
     searches: list[_PairSearch] = []
+    reporter = options.get("reporter") or Reporter()
     for pair in pairs:
-        say(pair)
+        reporter.on_next(pair.identity.pair)
         options["other_pairs"] = [other.study for other in pairs if other is not pair]
         search = _PairSearch(database, pair, best_of(outcomes), **options)
         try:
@@ -221,7 +219,7 @@ def search_pairs(
         except UnsuitableProtocolError as error:
             if not outcomes:
                 raise
-            refusal = search.reporter.words.say(error)
+            refusal = reporter.words.say(error)
             refused = Dropped(0, BASELINE_PERCENT, math.inf, refusal=refusal)
             outcomes.append(PairOutcome(pair.identity, pair.study, refused, math.inf, 0, 0.0))
         searches.append(search)

@@ -36,11 +36,9 @@ _MOST = {
 class SearchPlan:
     """The plan of a search; the same plan for the same job is the same study.
 
-    Attributes:
-        trainer: Kind of trainer; runs of different kinds are not comparable.
-        base_seed: The seeds of all runs follow from it.
-        pairs: The pairs of protocols that are searched together, if this search is one of several;
-            otherwise empty.
+    Only runs of one kind of `trainer` are comparable, and the seeds of all runs follow from
+    `base_seed`. `pairs` are the pairs of protocols that are searched together, if there are
+    several.
     """
 
     strategy: Strategy = field(default_factory=AdaptiveStrategy)

@@ -35,6 +35,9 @@ class Reporter:
 
     words = Words()
 
+    def on_next(self, what: str) -> None:
+        """Runs of another job or pair of protocols come next; called where there are several."""
+
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """Called before each decision; `most_runs` is None if it is not fixed."""
 

@@ -106,7 +106,6 @@ class SearchState:
         return plan_trial(self.strategy, self.finished, in_flight_runs(self.trials, PARAMETER))
 
     def is_all_before(self, number: int) -> bool:
-        """Returns whether all trials with lower numbers are known here and have chosen."""
         return len(self.trials) == number and not self.is_choosing_before(number)
 
     def is_choosing_before(self, number: int) -> bool:
@@ -223,7 +222,7 @@ class SearchStudy:
         return SearchState(self.strategy, trials, self.store.numbered(self.name))
 
     def repaired(self, patience: Patience) -> tuple[SearchState, int]:
-        """Finishes the trials that are running for Optuna although nobody runs them.
+        """Finishes trials that run for Optuna though nobody runs them; counts those that are stale.
 
         The trial store is always written before Optuna, so the two differ only in trials that still
         run for Optuna:
@@ -235,9 +234,6 @@ class SearchStudy:
 
         Optuna's own `fail_stale_trials` would also fail the first kind, whose runs would then be
         made again.
-
-        Returns:
-            The search after that, and how many trials were stale.
         """
         state = self.read()
         running = [trial for trial in state.trials if trial.state == OptunaState.RUNNING]
@@ -281,7 +277,7 @@ class SearchStudy:
     def claim(
         self, state: SearchState, owner: Owner, base_seed: int, look: Callable[[], SearchState]
     ) -> Claim | None:
-        """Claims the planned run; returns None if others took all that are needed.
+        """Claims the planned run; None if others took all that are needed.
 
         `look` reads the search again and gives up dead trials. It is called until those who claimed
         trials in the meantime have chosen.
@@ -343,15 +339,14 @@ class SearchStudy:
             )
 
     def complete(self, number: int, accuracy: float) -> None:
-        """Tells Optuna the accuracy, unless somebody has finished the trial."""
         self._tell(number, float(accuracy), OptunaState.COMPLETE)
 
     def fail(self, number: int) -> None:
-        """Tells Optuna that the run failed, unless somebody has finished the trial."""
         self._tell(number, None, OptunaState.FAIL)
 
     @_retryable
     def _tell(self, number: int, value: float | None, state: OptunaState) -> None:
+        """Tells Optuna of the end of a run, unless somebody has finished the trial."""
         with contextlib.suppress(UpdateFinishedTrialError):  # another searcher was faster
             self._study.tell(number, value, state=state, skip_if_finished=True)
 

@@ -81,7 +81,7 @@ def swept(
         guarded=False,
     )
     with open_database(url, create=True) as database:
-        return replace(plan, **changes).run(database, [lambda: trainer], patience=QUICK)
+        return replace(plan, **changes).run(database, patience=QUICK)
 
 
 def trials_of(url: str) -> list[StoredTrial]:

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -160,7 +161,6 @@ def _start_process(number: int, tell: Callable[[str], None], is_over: threading.
 
 
 def _wait(started: Iterable[_Started], longest_seconds: float) -> None:
-    """Waits for the end of processes, all in all no longer than this."""
     until = time.monotonic() + longest_seconds
     for process, _ in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -200,6 +200,10 @@ class ProgressReporter(Reporter):
     def tell(self, line: str) -> None:
         """Writes a line, without what a failed command printed if that was told before."""
         self._write(self.told(line))
+
+    def on_next(self, what: str) -> None:
+        if not is_further_process():
+            self.tell(f"{what}:")
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         self._finished_runs, self._most_runs = finished_runs, most_runs
@@ -318,17 +322,16 @@ def opened_for(
     parallel_runs: int,
     mlflow: str | None,
     study: str | None = None,
-) -> Iterator[tuple[Database, Sequence[Callable[[], Trainer]], ProgressReporter]]:
-    """Opens the database and a reporter, gives what opens the trainer of each job; closes all.
+) -> Iterator[tuple[Database, Sequence[Job], ProgressReporter]]:
+    """Opens the database and a reporter, gives the jobs with what is ready; closes all.
 
-    In the end the jobs are copied to MLflow, if that was asked for. If the database does not have
-    the first job yet, or its search of that name, a trainer is opened for it in advance: that loads
-    the data and tries the model, so a workload that cannot be trained is found before anything is
-    written about it.
+    In the end the jobs are copied to MLflow, if that was asked for. If the database lacks the first
+    job, or its search of that name, a trainer is opened for it in advance, which loads the data and
+    tries the model: a workload that cannot be trained is found before anything is written about it.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(kept_for_the_next())
-        first, *others = [job.open_trainer for job in to_train]
+        first, *others = to_train
         ready: list[Trainer] = []
 
         @stack.callback
@@ -336,15 +339,19 @@ def opened_for(
             for trainer in ready:
                 trainer.close()
 
-        if _is_unknown(to_train[0].identity, study, storage_url):
+        if _is_unknown(first.identity, study, storage_url):
             # Where the cluster is not available now, the search will try again.
             with contextlib.suppress(RetryableError):
-                ready.append(first())
+                ready.append(first.open_trainer())
+
+        def open_first() -> Trainer:
+            return ready.pop() if ready else first.open_trainer()
+
         database = stack.enter_context(open_database(storage_url, create=True))
         reporter = stack.enter_context(reporting(what))
         # Not before it is clear that the job can be trained.
         with shared_by(parallel_runs, reporter.tell):
-            yield database, [lambda: ready.pop() if ready else first(), *others], reporter
+            yield database, [replace(first, open_trainer=open_first), *others], reporter
             if not is_further_process():
                 identities = [job.identity for job in to_train]
                 copy_to_mlflow(

@@ -24,7 +24,6 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.making import (
-    is_further_process,
     opened_for,
     parallel_runs_option,
     print_notes,
@@ -365,24 +364,18 @@ def _searched(
     to_train, (first, _) = [job for _, job in planned], planned[0]
     study = study_name(to_train[0].identity, first)
     with opened_for(to_train, storage_url, "search", parallel_runs, mlflow, study) as opened:
-        database, openings, reporter = opened
+        database, jobs, options["reporter"] = opened
         options["reference"] = normal_reference(to_train[0].reference)
-        options["reporter"] = reporter
-        pairs = [
-            PairToSearch(job.identity, plan, opening)
-            for (plan, job), opening in zip(planned, openings, strict=True)
-        ]
-
-        def announce(pair: PairToSearch) -> None:
-            if not is_further_process():
-                reporter.tell(f"{pair.identity.pair}:")
-
-        if len(pairs) == 1:
-            (one,) = pairs
-            result = Search(database, one.identity, one.plan, one.open_trainer, **options).run()
-            found = PairsResult((), result)
+        if len(jobs) == 1:
+            (job,) = jobs
+            search = Search(database, job.identity, first, job.open_trainer, **options)
+            found = PairsResult((), search.run())
         else:
-            found = search_pairs(database, pairs, say=announce, **options)
+            pairs = [
+                PairToSearch(job.identity, plan, job.open_trainer)
+                for (plan, _), job in zip(planned, jobs, strict=True)
+            ]
+            found = search_pairs(database, pairs, **options)
         aliases = PolicyRegistry(database).aliases(found.best.policy.job.fingerprint)
         return found, aliases.get(CURRENT)
 

@@ -32,7 +32,6 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.making import (
-    is_further_process,
     opened_for,
     parallel_runs_option,
     print_notes,
@@ -183,9 +182,9 @@ def sweep(
     )
     print_notes(job.note for job in plan.jobs)
     with opened_for(plan.jobs, storage_url, "sweep", parallel_runs, mlflow) as opened:
-        database, openings, reporter = opened
-        say = (lambda _: None) if is_further_process() else reporter.tell
-        swept = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
+        database, jobs, reporter = opened
+        plan = dataclasses.replace(plan, jobs=tuple(jobs))
+        swept = plan.run(database, tensorboard=tensorboard, reporter=reporter)
     if as_json:
         print_json(_rows_as_json(swept))
     else:
