@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncswitch.searcher.strategies.base import NextTrial, Strategy
-from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.observation import Observation, TrialCost, TrialCosts
 from syncswitch.searcher.strategies.planner import asked_trials, course_of, decision_after
-from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
 

@@ -22,11 +22,10 @@ from syncswitch.searcher.strategies.base import (
     SwitchPointSummary,
     summary_of,
 )
-from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.observation import Observation, TrialCosts
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.strategies.sweep import SweepStrategy
-from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry

@@ -37,9 +37,9 @@ from syncswitch.searcher.strategies.observation import (
     SHARES,
     AccuracyRange,
     Observation,
+    TrialCosts,
     possible_accuracy,
 )
-from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import OWN_MOMENTUM
 from syncswitch.storage.records.policy import Promise

@@ -15,7 +15,7 @@ from syncswitch.searcher.strategies import registry
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import measured_threshold
-from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.observation import Observation, TrialCost, TrialCosts
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import Key
 from syncswitch.searcher.strategies.registry import (
@@ -24,7 +24,6 @@ from syncswitch.searcher.strategies.registry import (
     stored_strategy,
     switch_points_of,
 )
-from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric
