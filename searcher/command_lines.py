@@ -44,14 +44,8 @@ def use_command(
     simulated = [] if profile is None else [Set("trainer", "simulated"), Set("profile", profile)]
     is_usual = identity.workers == TrainerChoice.default_workers
     workers = [] if is_usual else [Set("workers", identity.workers)]
-    given: tuple[str | Set, ...] = (
-        loaded_from or called,
-        *simulated,
-        *chosen,
-        *workers,
-        *_as_found(conditions),
-    )
-    return Run(Command.TRAIN, given)
+    options = (*simulated, *chosen, *workers, *_as_found(conditions))
+    return Run(Command.TRAIN, (loaded_from or called, *options))
 
 
 def search_command(
@@ -63,15 +57,18 @@ def search_command(
     """
     # The kind may say more, for example `local/threads, 1 GPU`.
     trainer = search.trainer.partition(",")[0].partition("/")[0]
-    given = _of_command(identity) if identity.is_command else [Set("trainer", trainer)]
-    given.append(Set("workers", identity.workers))
-    given += [Set("protocols", pair) for pair in search.pairs or [identity.pair]]
-    given += [Set("strategy", search.strategy), Set("halvings", search.halvings)]
-    given.append(Set("runs", search.runs))
     options = stored_strategy(search).given_options
     measured = options.pop("threshold_runs", 0)
     threshold = Set("threshold", float(f"{search.threshold:g}"))
-    given.append(Set("threshold_runs", measured) if measured else threshold)
+    given = [
+        *(_of_command(identity) if identity.is_command else [Set("trainer", trainer)]),
+        Set("workers", identity.workers),
+        *(Set("protocols", pair) for pair in search.pairs or [identity.pair]),
+        Set("strategy", search.strategy),
+        Set("halvings", search.halvings),
+        Set("runs", search.runs),
+        Set("threshold_runs", measured) if measured else threshold,
+    ]
     if search.target_accuracy is not None:
         target = identity.decided_by.value(search.target_accuracy)
         given.append(Set("target_accuracy", target))
@@ -110,6 +107,8 @@ def _of_strategy(options: Mapping[str, Any]) -> list[Set]:
 
 def _as_found(conditions: RunConditions) -> list[Set]:
     usual = RunConditions()
-    chosen = {"online": conditions.online, "switch": conditions.switch_mechanism}
-    usually = {"online": usual.online, "switch": usual.switch_mechanism}
-    return [Set(name, value) for name, value in chosen.items() if value != usually[name]]
+    chosen = (
+        ("online", conditions.online, usual.online),
+        ("switch", conditions.switch_mechanism, usual.switch_mechanism),
+    )
+    return [Set(name, value) for name, value, usually in chosen if value != usually]

@@ -48,12 +48,10 @@ def headline(data: ReportData, words: Words) -> str:
     """The policy in one sentence; without one, how far its search is."""
     name = data.identity.name
     if data.answer is not None:
-        uses = data.use_summaries[data.answer.version]
-        said = [
-            policy_sentences(data.answer, data.identity),
-            *([uses_sentence(uses)] if uses.uses else []),
-        ]
-        return " ".join(said)  # the figures below it give the promise
+        # The figures below it give the promise.
+        said, uses = policy_sentences(data.answer, data.identity), data.use_summaries
+        of_it = uses[data.answer.version]
+        return f"{said} {uses_sentence(of_it)}" if of_it.uses else said
     if data.search is None:
         complete = sum(run.is_complete for run in data.runs)
         return f"{counted(complete, 'run')} of {name} recorded; no search for its policy yet."

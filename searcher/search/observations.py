@@ -185,8 +185,5 @@ def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECO
 
 def state_of(row: StoredTrial) -> TrialState:
     """Returns the stored state, or `stale` for one under way whose process is dead."""
-    return (
-        TrialState.STALE
-        if row.state == TrialState.RUNNING and not is_run_by_anyone(row)
-        else row.state
-    )
+    is_stale = row.state == TrialState.RUNNING and not is_run_by_anyone(row)
+    return TrialState.STALE if is_stale else row.state

@@ -156,6 +156,7 @@ def _transaction(path: Path, kind: str) -> Iterator[sqlite3.Connection]:
         connection.execute("COMMIT")
 
 
+_ENDED = {TrialState.COMPLETE, TrialState.FAILED}
 _REPAIRED = "nothing; the next run of the same search repairs it"
 
 # Kinds of differences: what was found, whether it is a problem, and what to do about it.
@@ -235,10 +236,7 @@ def _mismatches(
                 bool(row.result.diverged),
             ):
                 yield "contradiction", trial.number
-        elif trial.state == OptunaState.RUNNING and state in {
-            TrialState.COMPLETE,
-            TrialState.FAILED,
-        }:
+        elif trial.state == OptunaState.RUNNING and state in _ENDED:
             yield "pending", trial.number
         elif trial.state == OptunaState.FAIL and state == TrialState.COMPLETE:
             yield "outranked", trial.number

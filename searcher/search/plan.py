@@ -137,20 +137,15 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
 
 def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
     """The name of the study, which is the same for the same command: workload, job and plan."""
-    strategy = plan.strategy
+    strategy, target = plan.strategy, plan.strategy.target_accuracy
+    options = strategy.given_options.items()
     content: dict[str, Any] = {
         "strategy": strategy.name,
         "halvings": strategy.halvings,
         "runs": strategy.runs,
         "threshold": float(strategy.threshold),
-        "target_accuracy": None
-        if strategy.target_accuracy is None
-        else float(strategy.target_accuracy),
-        "options": {
-            name: value
-            for name, value in strategy.given_options.items()
-            if name not in _FIRST_WRITERS
-        },
+        "target_accuracy": None if target is None else float(target),
+        "options": {name: value for name, value in options if name not in _FIRST_WRITERS},
         "trainer": plan.trainer,
         "base_seed": plan.base_seed,
         "pairs": plan.pairs,

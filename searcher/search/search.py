@@ -90,14 +90,17 @@ class Search(TrialLoop[SearchResult]):
     def _draft(self, decided: Decided, state: SearchState) -> TimingPolicy:
         strategy, identity, runs = state.measured_strategy, self._identity, state.course.runs
         percent, highest = decided.switch_percent, strategy.highest_percent
-        accuracies = {
-            one.switch_percent: one.mean_accuracy for one in strategy.progress(runs).summaries
-        }
+        summaries = strategy.progress(runs).summaries
+        accuracies = {each.switch_percent: each.mean_accuracy for each in summaries}
         sound = [run for run in runs if not run.diverged]
         timed = [(run.switch_percent, state.rows[run.trial_number]) for run in sound]
         speed_up = speed_ups(identity, timed, highest).get(percent)
         completed = completed_runs(self.store, self.study_name, state.rows.values())
-        baseline = sound_baseline(runs, highest)
+        band, is_for_guard = None, is_guarded(strategy)
+        if decided.target_accuracy is not None:
+            baseline = sound_baseline(runs, highest)
+            curves = (completed[number].evaluations for number in baseline if number in completed)
+            band = measured_band(decided.target_accuracy, strategy.threshold, curves)
         return TimingPolicy(
             job=identity.key,
             switch_percent=percent,
@@ -128,18 +131,10 @@ class Search(TrialLoop[SearchResult]):
             ),
             created_at=datetime.now(timezone.utc).isoformat(),
             software=software_versions(),
-            guarded=is_guarded(strategy),
-            min_kept_share=None
-            if is_guarded(strategy)
-            else getattr(strategy, "min_kept_share", None),
+            guarded=is_for_guard,
+            min_kept_share=None if is_for_guard else getattr(strategy, "min_kept_share", None),
             threshold_runs=strategy.threshold_runs,
-            band=None
-            if decided.target_accuracy is None
-            else measured_band(
-                decided.target_accuracy,
-                strategy.threshold,
-                (completed[n].evaluations for n in baseline if n in completed),
-            ),
+            band=band,
         )
 
 

@@ -119,9 +119,8 @@ class RunRecorder:
         use = None if policy is None else whole_use(policy, use_id, record)
         if use is None:
             return
-        is_file = choice is not None and is_policy_file(choice)
-        beside_policy = [spool_beside(Path(choice))] if choice is not None and is_file else []
-        spools = list(dict.fromkeys([*beside_policy, spool_beside(model)]))
+        beside = [Path(choice)] if choice is not None and is_policy_file(choice) else []
+        spools = list(dict.fromkeys(map(spool_beside, (*beside, model))))
         try:
             if holds_nothing(self.url):
                 reason: Said = f"there is no database {shown(self.url)}"
