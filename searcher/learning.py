@@ -246,14 +246,15 @@ class UsedJob:
         ):
             return None
         before = self.expected(here)
+        promise = Promise() if before is None else before.promise
         return Revision(
             self.policy.version,
             self.policy.job.first_protocol,
             here,
             len(self.kept),
             failed,
-            None if before is None else before.promise.expected_time,
-            None if before is None else before.promise.delivered_share,
+            promise.expected_time,
+            promise.delivered_share,
             answer,
         )
 
@@ -294,32 +295,18 @@ class UsedJob:
 
     @functools.cached_property
     def _runs(self) -> list[Observation]:
-        rests_on = [
+        runs = [
             Observation(
-                run.switch_percent,
-                run.converged_accuracy,
-                run.diverged,
-                trial_number=number,
-                replicate=run.replicate,
+                run.switch_percent, run.converged_accuracy, run.diverged, number, run.replicate
             )
             for number, run in enumerate(self.policy.evidence)
         ]
-        used = (
-            lesson
-            for number, use in enumerate(self.uses)
-            for lesson in lessons_of(
-                Observation(
-                    use.held_percent,
-                    use.result.converged_accuracy or 0.0,
-                    bool(use.result.diverged),
-                    cost=cost_of(use),
-                ),
-                number,
-                use.seed or 0,
-                _tried(use.failed, self.policy.job.total_worker_steps),
-            )
-        )
-        return [*rests_on, *used, *self.unrecorded]
+        for number, use in enumerate(self.uses):
+            accuracy, diverged = use.result.converged_accuracy or 0.0, bool(use.result.diverged)
+            held = Observation(use.held_percent, accuracy, diverged, cost=cost_of(use))
+            tried = _tried(use.failed, self.policy.job.total_worker_steps)
+            runs += lessons_of(held, number, use.seed or 0, tried)
+        return [*runs, *self.unrecorded]
 
     def strategy(self) -> AdaptiveStrategy:
         """The strategy of a search for this job, over all switch points of its runs so far."""
@@ -425,13 +412,13 @@ class UsedJob:
         band = self.policy.band
         percent = decided.switch_percent
         sound = [use for use in self.uses if not use.result.diverged]
-        mine = [use for use in sound if use.switch_percent == percent]
-        held = [use for use in sound if use.guard.held_percent == percent]
-        rests_on = [
-            run
-            for run in self.policy.evidence
-            if run.switch_percent == percent and not run.diverged
-        ]
+        held = (use for use in sound if use.guard.held_percent == percent)
+        accuracies = [use.result.converged_accuracy for use in held]
+        seconds = [use.times.training_seconds for use in sound if use.switch_percent == percent]
+        for run in self.policy.evidence:
+            if run.switch_percent == percent and not run.diverged:
+                accuracies.append(run.converged_accuracy)
+                seconds.append(run.training_seconds)
         if band is not None:
             band = replace(band, target_accuracy=decided.target_accuracy)
         return self._new_version(
@@ -439,18 +426,8 @@ class UsedJob:
             target_accuracy=decided.target_accuracy,
             promise=decided.promise,
             measured=Measured(
-                mean_accuracy=mean_of(
-                    [
-                        *(use.result.converged_accuracy for use in held),
-                        *(run.converged_accuracy for run in rests_on),
-                    ]
-                ),
-                training_seconds=mean_of(
-                    [
-                        *(use.times.training_seconds for use in mine),
-                        *(run.training_seconds for run in rests_on),
-                    ]
-                ),
+                mean_accuracy=mean_of(accuracies),
+                training_seconds=mean_of(seconds),
                 baseline_seconds=self.policy.measured.baseline_seconds,
             ),
             band=band,
@@ -851,10 +828,8 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
             rows = store.numbered(search.study)
             return search_explained(search, read_observations(database, search.study, rows))
     job = used_job(database, policy)
-    is_learnt, experience = (
-        policy.study.startswith(LEARNT) and not policy.evidence,
-        job.experience(),
-    )
+    is_learnt = policy.study.startswith(LEARNT) and not policy.evidence
+    experience = job.experience()
     return replace(
         explain(job.strategy(), job.observations),
         threshold_runs=policy.threshold_runs,

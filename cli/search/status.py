@@ -250,11 +250,8 @@ def _promised(policy: TimingPolicy) -> str:
         return f"; {policy.promise.reason}"
     if policy.promise.kept_share is not None:
         return f"; kept in {kept_text(policy)}"
-    return (
-        ""
-        if policy.promise.confidence is None
-        else f"; {probability_text(policy.promise.confidence)} sure"
-    )
+    sure = policy.promise.confidence
+    return "" if sure is None else f"; {probability_text(sure)} sure"
 
 
 def _outlook(search: SearchStatus) -> Text:

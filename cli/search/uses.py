@@ -74,11 +74,9 @@ def list_uses(
         nothing = f"no later runs with a policy{of} here; syncswitch-run makes them"
         print_newest(rows, _cells, nothing)
         return
-    texts = (
-        tables.csv_text("uses", [[list(values_of(one)) for one in rows]])
-        if kind == "csv"
-        else tables.json_text(one.metric.metric.document(flat(one)) for one in rows)
-    )
+    texts = tables.json_text(use.metric.metric.document(flat(use)) for use in rows)
+    if kind == "csv":
+        texts = tables.csv_text("uses", [[list(values_of(use)) for use in rows]])
     write_rows("uses", output, lambda file: tables.write_text(file, texts))
 
 

@@ -100,13 +100,12 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
         x = [axis.at(percent) for percent in by_percent]
         label = "mean, 95 % interval"
         axes.errorbar(x, means, halves, color=FIRST, fmt="D:", ms=9, fillstyle="none", label=label)
-        if data.answer is not None and data.answer.measured.mean_accuracy is not None:
-            percent, value = (
-                data.answer.switch_percent,
-                metric.value(data.answer.measured.mean_accuracy),
-            )
-            label = f"the policy: {percent_text(percent)}"
-            axes.plot(axis.at(percent), value, "*", color=POLICY, ms=15, mec="white", label=label)
+        answer = data.answer
+        if answer is not None and answer.measured.mean_accuracy is not None:
+            label = f"the policy: {percent_text(answer.switch_percent)}"
+            place, value = axis.at(answer.switch_percent), answer.measured.mean_accuracy
+            style = {"color": POLICY, "ms": 15, "mec": "white", "label": label}
+            axes.plot(place, metric.value(value), "*", **style)
         axis.label(axes.xaxis, axes.set_xlim, data.first)
         axes.set_ylabel(axis_title(f"converged {metric.axis_title}"))
     return drawing
@@ -334,16 +333,13 @@ def later_uses(data: ReportData) -> Drawing:
             ("not kept", False, "X", SECOND),
             ("no target measured", None, "o", QUIET),
         ):
-            sound = [
-                (n, use)
-                for n, use in uses
+            values = {
+                number: metric.value(use.result.accuracy)
+                for number, use in uses
                 if use.result.kept is is_kept and not use.result.diverged
-            ]
-            if sound:
-                x, y = (
-                    [n for n, _ in sound],
-                    [metric.value(use.result.accuracy) for _, use in sound],
-                )
+            }
+            if values:
+                x, y = list(values), list(values.values())
                 axes.plot(x, y, marker, color=colour, ms=6, label=label)
         _draw_diverged(axes, [number for number, use in uses if use.result.diverged])
         axis = SwitchAxis(
@@ -395,12 +391,11 @@ def _draw_acceptance(axes: Any, data: ReportData) -> None:
     if data.acceptance is None:
         return
     metric, acceptance = data.identity.decided_by, data.acceptance
+    target = metric.value(acceptance.target_accuracy)
     if not acceptance.threshold:  # not measured yet
-        axes.axhline(metric.value(acceptance.target_accuracy), color=POLICY, label="target")
+        axes.axhline(target, color=POLICY, label="target")
         return
-    least, target = (
-        metric.value(one) for one in (acceptance.least_accuracy, acceptance.target_accuracy)
-    )
+    least = metric.value(acceptance.least_accuracy)
     axes.axhspan(least, target, color=BAND)
     label = literal(f"target {metric.text(acceptance.target_accuracy)}")
     axes.axhline(target, color=POLICY, label=label)

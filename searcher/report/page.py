@@ -191,10 +191,8 @@ def uses_figure_sentence(data: ReportData) -> str:
     """The sentence above the later runs."""
     kept = sum(bool(use.result.kept) for use in data.uses)
     tried = sum(bool(use.guard.failed_percents) for use in data.uses)
-    text = (
-        f"{kept} of {counted(len(data.uses), 'later run')} kept the"
-        f" {data.identity.decided_by.name}."
-    )
+    name = data.identity.decided_by.name
+    text = f"{kept} of {counted(len(data.uses), 'later run')} kept the {name}."
     if all(use.result.kept is None for use in data.uses):
         text = UNJUDGED
     if tried:

@@ -116,10 +116,8 @@ def steps_of(job: WorkloadIdentity | JobKey) -> Callable[[float], int]:
 
 def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
     """Returns a warning if the job is too short to tell switch points apart."""
-    size, step_of = (
-        round_worker_steps(identity.first_protocol, identity.workers),
-        steps_of(identity),
-    )
+    size = round_worker_steps(identity.first_protocol, identity.workers)
+    step_of = steps_of(identity)
     percents: dict[int, list[float]] = defaultdict(list)
     for percent in strategy.grid():
         percents[step_of(percent)].append(percent)
