@@ -253,18 +253,7 @@ def test_a_script_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "script.py").write_text(FOREIGN)
     files = [tmp_path / "script.py", "--original", tmp_path / "before.py"]
     job = ("--total-steps", 100, "--arguments", "{switch_step} {seed}")
-    size = (
-        "--expected-runs",
-        1,
-        "--runs",
-        1,
-        "--points",
-        100,
-        25,
-        12.5,
-        "--json",
-        tmp_path / "found.json",
-    )
+    size = f"--expected-runs 1 --runs 1 --points 100 25 12.5 --json {tmp_path}/found.json".split()
     pattern = r"at (?P<step>\S+) (?P<accuracy>\S+) (?P<seconds>\S+)"
     words = [*files, *job, *size, "--", "--metric-pattern", pattern]
     monkeypatch.setattr(sys, "argv", ["foreign", *map(str, words)])

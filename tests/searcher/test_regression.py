@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.searcher.command_line import Invoke
 
 JOB = f"{regression_jobs.__file__}:mae"
 NEEDED = ["--trainer", "simulated", "--workers", "2"]
+CLUSTER: dict[str, Any] = {"trainer": "simulated", "workers": 2}
 
 pytestmark = pytest.mark.usefixtures("one_model")
 
@@ -39,9 +41,7 @@ def test_a_job_with_less_of_its_metric_better_is_searched_to_its_policy(
     url: str, name: str, metric: Metric, said: str
 ) -> None:
     workload = getattr(regression_jobs, name)
-    found = search(
-        workload, trainer="simulated", workers=2, storage=url, threshold=0.05, halvings=2
-    )
+    found = search(workload, storage=url, threshold=0.05, halvings=2, **CLUSTER)
     assert found.job.metric == metric
     # It learns the job all but exactly, and so needs no BSP.
     assert -0.05 < found.target_accuracy < 0
@@ -94,21 +94,13 @@ def assert_shown_as_it_is(url: str, name: str, metric: Metric, mean: str) -> Non
 def test_metrics_of_any_direction_and_range_decide(
     url: str, name: str, metric: Metric, further: list[str]
 ) -> None:
-    found = search(
-        getattr(regression_jobs, name),
-        trainer="simulated",
-        workers=2,
-        storage=url,
-        threshold=0.05,
-        strategy="paper",
-        halvings=1,
-        runs=1,
-    )
+    workload = getattr(regression_jobs, name)
+    least = {"strategy": "paper", "halvings": 1, "runs": 1}
+    found = search(workload, storage=url, threshold=0.05, **least, **CLUSTER)
     assert found.job.metric == metric
     assert found.switch_percent == 50.0
-    said = (
-        f"It reached {metric.with_article} of {metric.text(found.measured.mean_accuracy)} (1 run)"
-    )
+    reached = metric.text(found.measured.mean_accuracy)
+    said = f"It reached {metric.with_article} of {reached} (1 run)"
     assert said in policy_text(found, GENERATED)
     tests = evaluations(url, fingerprint=found.job.fingerprint)
     assert load_report(url, found.job.fingerprint).answer == found
@@ -150,7 +142,7 @@ def test_how_much_worse_an_error_may_be_is_measured_where_nobody_says_it(tmp_pat
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        search(JOB, trainer="simulated", workers=2, storage=urls[1], reporter=Impatient())
+        search(JOB, storage=urls[1], reporter=Impatient(), **CLUSTER)
     (begun,) = there.answer("status", "--once")
     assert begun["threshold"] == 0
     assert "threshold not measured yet" in there("status", "--once").stdout
@@ -174,12 +166,12 @@ def test_how_much_worse_an_error_may_be_is_measured_where_nobody_says_it(tmp_pat
     assert data.acceptance.threshold == threshold
     swept = here.answer("sweep", JOB, *NEEDED, "--at", "50", "--runs", "3")
     assert {row["threshold"] for row in swept} == {threshold}
-    given = search(JOB, trainer="simulated", workers=2, storage=urls[0], threshold=1.5)
+    given = search(JOB, storage=urls[0], threshold=1.5, **CLUSTER)
     assert given.threshold == 1.5
 
 
 def test_a_job_whose_runs_never_differ_has_to_be_told(url: str) -> None:
     with pytest.raises(UserError, match="3 runs without a switch measured the same"):
-        search(regression_jobs.constant, trainer="simulated", workers=2, storage=url)
+        search(regression_jobs.constant, storage=url, **CLUSTER)
     (status,) = StatusReader(url).read()
     assert status.state == "no threshold"

@@ -93,11 +93,8 @@ def test_only_what_is_not_recorded_is_made(url: str) -> None:
     (job,) = found.jobs
     assert job.own_policy is not None
     assert job.own_policy.switch_percent == 12.5
-    assert [(s.switch_percent, s.runs) for s in job.switch_points] == [
-        (100.0, 3),
-        (EARLIER, 3),
-        (12.5, 3),
-    ]
+    found_runs = [(point.switch_percent, point.runs) for point in job.switch_points]
+    assert found_runs == [(100.0, 3), (EARLIER, 3), (12.5, 3)]
     assert not found.keeps_accuracy(point(found, EARLIER))
     assert [policy.version for policy in policies_of(url)] == [1]
 

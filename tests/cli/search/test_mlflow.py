@@ -155,10 +155,8 @@ def test_a_server_that_never_answers_is_asked_once(invoke: Invoke) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         uri = f"http://127.0.0.1:{server.getsockname()[1]}"
         result = invoke("export", "--mlflow", uri)
-        assert (result.exit_code, error_line(result)) == (
-            1,
-            f"error: MLflow at {uri} does not answer",
-        )
+        assert result.exit_code == 1
+        assert error_line(result) == f"error: MLflow at {uri} does not answer"
         connection, _ = server.accept()
         with connection:
             assert connection.recv(4) == b"HEAD"

@@ -17,13 +17,7 @@ from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
 
-RUN = ReportedTrial(
-    number=4,
-    switch_percent=25.0,
-    repeat=2,
-    repeats=3,
-    identity=identity(),
-)
+RUN = ReportedTrial(number=4, switch_percent=25.0, repeat=2, repeats=3, identity=identity())
 
 
 def test_bars_show_brackets_as_they_are() -> None:

@@ -41,14 +41,8 @@ def replay(url: str, recordings: str) -> Invoke:
 
 
 def measured(url: str) -> list[tuple[Any, ...]]:
-    of = attrgetter(
-        "candidate_percent",
-        "replicate",
-        "result.converged_accuracy",
-        "times.training_seconds",
-        "phases",
-    )
-    return list(map(of, trials_of(url)))
+    figures = ("result.converged_accuracy", "times.training_seconds", "phases")
+    return list(map(attrgetter("candidate_percent", "replicate", *figures), trials_of(url)))
 
 
 def test_with_the_recorded_seeds_the_same_search_comes_out(

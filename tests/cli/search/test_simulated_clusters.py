@@ -35,15 +35,9 @@ def test_every_table_and_json_says_which_workers_are_simulated(invoke: Invoke) -
     assert [line.split()[3] == "simulated" for line in trials].count(True) == 3
     assert [line.split()[2] for line in trials] == ["4"] * len(trials)
 
-    titles = [
-        line.split(" [")[0]
-        for line in invoke.succeeds("switch-points").stdout.splitlines()
-        if "workers" in line
-    ]
-    assert sorted(titles) == [
-        "generated, 4 simulated workers, bsp,asp",
-        "generated, 4 workers, bsp,asp",
-    ]
+    lines = invoke.succeeds("switch-points").stdout.splitlines()
+    titles = {line.split(" [")[0] for line in lines if "workers" in line}
+    assert titles == {f"generated, 4{kind} workers, bsp,asp" for kind in (" simulated", "")}
 
     _, _, newest, oldest = invoke.succeeds("policy", "list").stdout.splitlines()
     assert "4 simulated bsp,asp" in newest
@@ -87,9 +81,7 @@ def test_the_real_one_is_meant_where_nothing_says_which(invoke: Invoke, command:
 def test_a_simulated_one_stays_one_in_another_database(invoke: Invoke, tmp_path: Path) -> None:
     file, other = tmp_path / "policy.json", elsewhere(tmp_path)
     export = ("policy", "export", "generated", "-o", str(file), "--cluster", "simulated")
-    assert invoke.succeeds(*export).stdout.splitlines() == [
-        f"version 1 for generated written to {file}"
-    ]
+    assert invoke.succeeds(*export).stdout == f"version 1 for generated written to {file}\n"
     (text,) = invoke.succeeds("policy", "import", str(file), "--storage", other).stdout.splitlines()
     assert text == f"{file}: added as version 1 of generated ({WORDS}); it is current"
     (imported,) = invoke.answer("policy", "import", str(file), "--storage", other)

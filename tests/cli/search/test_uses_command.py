@@ -105,9 +105,8 @@ def test_of_what_nobody_used_nothing_is_said_until_waiting_uses_are_taken_in(
     assert "used" not in invoke("policy", "lookup", "generated").stdout.lower()
     assert invoke.answer("policy", "show", "generated")["uses"]["uses"] == 0
     listed = invoke("uses", "list", "generated")
-    assert listed.stdout == (
-        "no later runs with a policy of generated here; syncswitch-run makes them\n"
-    )
+    nothing = "no later runs with a policy of generated here; syncswitch-run makes them\n"
+    assert listed.stdout == nothing
 
     path = tmp_path / "job.uses.jsonl"
     spool_use(path, use(policy, 0))
@@ -140,20 +139,14 @@ def test_no_file_of_others_is_touched_by_an_import(
     others = [str(notes), str(own), str(empty), str(folder)]
     result = invoke("uses", "import", *others, str(waiting))
     assert (result.exit_code, result.stdout.count("1 imported")) == (2, 1)
-    assert [result.stderr.count(f"{one} has no run with a policy") for one in others] == [
-        1,
-        1,
-        1,
-        0,
-    ]
+    refused = [result.stderr.count(f"{one} has no run with a policy") for one in others]
+    assert refused == [1, 1, 1, 0]
     assert f"{folder}: Is a directory" in result.stderr
     assert (notes.read_text(), empty.exists(), waiting.exists()) == ("my notes\n", True, False)
     assert len(invoke.answer("uses", "list")) == 1
     # Nor is what happens to lie beside a policy file, which is taken in all the same.
     file = export(invoke, tmp_path / "job.json")
     (tmp_path / "job.uses.jsonl").write_text("mine")
-    assert (
-        "job.uses.jsonl has no run with a policy"
-        in invoke.succeeds("policy", "import", str(file)).stderr
-    )
+    told = invoke.succeeds("policy", "import", str(file)).stderr
+    assert "job.uses.jsonl has no run with a policy" in told
     assert (tmp_path / "job.uses.jsonl").read_text() == "mine"

@@ -75,17 +75,9 @@ def add_search(
     store.register(job, job.name, info)
     for number, made in enumerate(runs):
         replicate = sum(before.percent == made.percent for before in runs[:number])
-        spec = TrialSpec(
-            job, made.percent, seed=replicate, replicate=replicate, conditions=made.conditions
-        )
-        store.begin(
-            info.study,
-            number,
-            spec,
-            owner or Owner.current(),
-            fork=made.fork,
-            speculative=made.speculative,
-        )
+        spec = TrialSpec(job, made.percent, replicate, replicate, conditions=made.conditions)
+        run = {"fork": made.fork, "speculative": made.speculative}
+        store.begin(info.study, number, spec, owner or Owner.current(), **run)
         _end(store, info.study, number, made, spec)
     return info
 

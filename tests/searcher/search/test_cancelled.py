@@ -38,14 +38,13 @@ class Overtaking(GeneratedTrainer):
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         if len(self.runs) == 1:
-            self.thread = threading.Thread(
-                target=lambda: self.found.append(
-                    search(self.url, self.other, SINGLE, patience=QUICK)
-                )
-            )
+            self.thread = threading.Thread(target=self._search_too)
             self.thread.start()
             assert self.other.has_begun.wait(60)
         return super().train(spec, observer)
+
+    def _search_too(self) -> None:
+        self.found.append(search(self.url, self.other, SINGLE, patience=QUICK))
 
 
 def test_it_is_stopped_and_keeps_its_cost_alone(url: str) -> None:
@@ -62,9 +61,8 @@ def test_it_is_stopped_and_keeps_its_cost_alone(url: str) -> None:
         assert cancelled.is_cancelled
         assert cancelled.speculative
         assert cancelled.result.converged_accuracy is None
-        assert not store.evaluations(
-            str(cancelled.origin.study), cancelled.origin.trial_number or 0
-        )
+        place = str(cancelled.origin.study), cancelled.origin.trial_number or 0
+        assert not store.evaluations(*place)
     (other,) = trainer.found
     assert other.policy == result.policy
     assert 25.0 not in {run.switch_percent for run in other.policy.evidence}
@@ -72,9 +70,8 @@ def test_it_is_stopped_and_keeps_its_cost_alone(url: str) -> None:
     assert (cost.completed_runs, cost.cancelled_runs, cost.failed_runs) == (3, 1, 0)
     assert cost.speculative_runs == 1
     assert cancelled.times.paid_seconds is not None
-    assert cost.paid_seconds == pytest.approx(
-        result.cost.paid_seconds + cancelled.times.paid_seconds
-    )
+    paid = result.cost.paid_seconds + cancelled.times.paid_seconds
+    assert cost.paid_seconds == pytest.approx(paid)
 
 
 def test_a_busy_database_cancels_nothing() -> None:

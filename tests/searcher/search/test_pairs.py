@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -119,13 +120,9 @@ def search(
         PairToSearch(identity(second_protocol=second), plan, lambda: trainer) for second in seconds
     ]
     with open_database(url, create=True) as database:
-        return search_pairs(
-            database,
-            pairs,
-            patience=QUICK,
-            checkpoints=folder or Path("unused"),
-            reporter=reporter,
-        )
+        checkpoints = folder or Path("unused")
+        options = {"patience": QUICK, "checkpoints": checkpoints, "reporter": reporter}
+        return search_pairs(database, pairs, **options)
 
 
 def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str, said: Said) -> None:
@@ -223,12 +220,7 @@ def test_what_the_first_protocol_did_is_shared_by_all_pairs(url: str, tmp_path: 
     trainer = PairTrainer()
     found = search(url, trainer, ("asp", "dssp:3-15"), tmp_path)
     assert trainer.made == [("asp", 100.0, 0), ("asp", 100.0, 1)]
-    runs = [
-        (one, percent, n)
-        for one in ("asp", "dssp:3-15")
-        for percent in (50, 25, 12.5)
-        for n in range(2)
-    ]
+    runs = list(itertools.product(("asp", "dssp:3-15"), (50, 25, 12.5), range(2)))
     assert trainer.forked == [((one, p, n), f"asp {n} {p:g}") for one, p, n in runs]
     # Of a run that began in another search all is there, and what it did not pay for.
     with open_database(url, create=False) as database:

@@ -75,9 +75,8 @@ def test_another_search_takes_what_a_sweep_had_left_to_the_first(sqlite_url: str
     assert trainer.runs == []
     assert compared | made >= {(percent, number) for percent in POINTS for number in range(RUNS)}
     assert made.isdisjoint(compared)
-    result = found(
-        sqlite_url, trainer, replace(PLAN, strategy=replace(PLAN.strategy, expected_runs=100))
-    )
+    longer = replace(PLAN, strategy=replace(PLAN.strategy, expected_runs=100))
+    result = found(sqlite_url, trainer, longer)
     evidence = {(run.switch_percent, run.replicate) for run in result.policy.evidence}
     assert evidence == compared | set(trainer.runs)
 

@@ -262,11 +262,8 @@ def test_the_first_protocol_alone_has_a_reason_and_no_speed_up_to_be_sure_of(url
     strategy = AdaptiveStrategy(halvings=3, share_prefix=False, early_stop=False)
     policy = search(url, GeneratedTrainer(knee_percent=100.0), SearchPlan(strategy)).policy
     assert (policy.switch_percent, policy.promise.reason is not None) == (100, True)
-    assert (
-        policy.measured.speed_up,
-        policy.measured.speed_up_low,
-        policy.measured.speed_up_high,
-    ) == (1, 1, 1)
+    gain = policy.measured
+    assert (gain.speed_up, gain.speed_up_low, gain.speed_up_high) == (1, 1, 1)
 
 
 @pytest.fixture

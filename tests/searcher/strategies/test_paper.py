@@ -92,17 +92,13 @@ class TestPaperStrategy(StrategyContract):
         whole = Observation(100, 0.920, plateau_accuracy=0.917)
         stopped = Observation(50, 0.908, trial_number=1, stopped_early=True)
         assert strategy.decide([whole, stopped]) == Decided(50, 0.920)
-        assert strategy.progress([whole, stopped]).summaries[1].mean_accuracy == pytest.approx(
-            0.911
-        )
+        _, corrected = strategy.progress([whole, stopped]).summaries
+        assert corrected.mean_accuracy == pytest.approx(0.911)
 
     def test_summaries_of_an_unfinished_search(self) -> None:
         strategy = PaperStrategy(halvings=2, runs=2)
-        finished = [
-            Observation(100, 0.90, trial_number=0),
-            Observation(100, 0.92, trial_number=1),
-            Observation(50, 0.91, trial_number=2),
-        ]
+        measured = ((100, 0.90), (100, 0.92), (50, 0.91))
+        finished = [Observation(*run, trial_number=n) for n, run in enumerate(measured)]
         progress = strategy.progress(finished)
         baseline, candidate = progress.summaries
         assert baseline.mean_accuracy == pytest.approx(0.91)

@@ -107,12 +107,9 @@ class TestAdaptiveStrategy(StrategyContract):
             times = dict(zip(grid, Assessment(strategy, finished)._outlook.times, strict=True))
             assert answer.switch_percent in held
             assert answer.promise.expected_time == min(times[percent] for percent in held)
-        shares = [
-            answer.promise.kept_share,
-            answer.promise.delivered_share,
-            answer.promise.baseline_kept_share,
-        ]
-        shares.append(1.0 if answer.switch_percent == 100 else answer.promise.confidence)
+        promise = answer.promise
+        shares = [promise.kept_share, promise.delivered_share, promise.baseline_kept_share]
+        shares.append(1.0 if answer.switch_percent == 100 else promise.confidence)
         assert all(share is not None and 0 <= share <= 1 for share in shares)
         answers = strategy.answers(finished)
         assert (tuple(answers), sum(answers.values())) == (grid, pytest.approx(1))
