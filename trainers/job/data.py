@@ -55,8 +55,8 @@ class Data:
     parse: ClassVar[None] = None  # arrays need no parsing
 
     def __post_init__(self) -> None:
-        for part in ("train", "test"):
-            object.__setattr__(self, part, self._source(part))
+        for split in ("train", "test"):
+            object.__setattr__(self, split, self._source(split))
 
     @classmethod
     def from_datasets(
@@ -81,32 +81,32 @@ class Data:
         Raises:
             WorkloadError: A pipeline is endless or does not yield pairs.
         """
-        found: dict[str, Any] = {}
-        for part, pipeline in (("train", train), ("test", test)):
-            names = (f"{part}_inputs", f"{part}_labels", f"{part}_weights")
-            found.update(zip(names, read_pipeline(pipeline, part), strict=False))
-        return cls(**found, transform=transform, test_transform=test_transform)
+        examples: dict[str, Any] = {}
+        for split, pipeline in (("train", train), ("test", test)):
+            names = (f"{split}_inputs", f"{split}_labels", f"{split}_weights")
+            examples.update(zip(names, read_pipeline(pipeline, split), strict=False))
+        return cls(**examples, transform=transform, test_transform=test_transform)
 
-    def _source(self, part: str) -> ArraySource:
-        parts = ["inputs", "labels"]
-        if getattr(self, f"{part}_weights") is not None:
-            parts.append("weights")
-        found = {name: flatten(f"{part}_{name}", getattr(self, f"{part}_{name}")) for name in parts}
-        for name, (rows, tree_spec) in found.items():
+    def _source(self, split: str) -> ArraySource:
+        given = {name: getattr(self, f"{split}_{name}") for name in ("inputs", "labels", "weights")}
+        if given["weights"] is None:
+            del given["weights"]
+        flat = {name: flatten(f"{split}_{name}", nested) for name, nested in given.items()}
+        for name, (rows, tree_spec) in flat.items():
             if tree_spec == Leaf():
                 # Tables of pandas and lists become the array that they stand for.
-                object.__setattr__(self, f"{part}_{name}", rows[0])
-        lengths = {name: len(rows[0]) for name, (rows, _) in found.items()}
+                object.__setattr__(self, f"{split}_{name}", rows[0])
+        lengths = {name: len(rows[0]) for name, (rows, _) in flat.items()}
         if len(set(lengths.values())) > 1 or not lengths["inputs"]:
-            counted = " and ".join(f"{count} {part} {name}" for name, count in lengths.items())
+            counted = " and ".join(f"{count} {split} {name}" for name, count in lengths.items())
             raise WorkloadError(
                 f"data: {counted}; give as many of each, and at least one (a list of arrays is"
                 " several inputs: np.stack examples)"
             )
-        if "weights" in found:
-            _check_weights(part, found["weights"][0])
-        rows = tuple(row for rows, _ in found.values() for row in rows)
-        return ArraySource(rows, tuple(tree_spec for _, tree_spec in found.values()))
+        if "weights" in flat:
+            _check_weights(split, flat["weights"][0])
+        rows = tuple(row for rows, _ in flat.values() for row in rows)
+        return ArraySource(rows, tuple(tree_spec for _, tree_spec in flat.values()))
 
 
 @dataclass(frozen=True)
@@ -135,15 +135,15 @@ class StreamedData:
     test_transform: Callable[[Any, Any], tuple[Any, Any]] | None = None
 
     def __post_init__(self) -> None:
-        for part in ("train", "test"):
-            source = getattr(self, part)
+        for split in ("train", "test"):
+            source = getattr(self, split)
             if not isinstance(source, Source):
                 raise WorkloadError(
-                    f"data: {part} is a {type(source).__name__}; give a source such as"
+                    f"data: {split} is a {type(source).__name__}; give a source such as"
                     " TFRecordFiles(...)"
                 )
             if source.examples < 1:
-                raise WorkloadError(f"data: {part} has no examples; give at least one")
+                raise WorkloadError(f"data: {split} has no examples; give at least one")
 
 
 AnyData = Data | StreamedData
@@ -182,12 +182,12 @@ def chance_accuracy(classes: Sequence[Array | None]) -> float | None:
     return float(counts.max() / counts.sum())
 
 
-def _check_weights(part: str, rows: Sequence[Array]) -> None:
+def _check_weights(split: str, rows: Sequence[Array]) -> None:
     for weights in rows:
         is_number = np.issubdtype(weights.dtype, np.number) or weights.dtype == bool
         wrong = weights[~((weights >= 0) & (weights < np.inf))] if is_number else weights
         if len(wrong):
             raise WorkloadError(
-                f"data: {part}_weights holds {wrong.flat[0]!r}; give each example a finite number"
+                f"data: {split}_weights holds {wrong.flat[0]!r}; give each example a finite number"
                 " of 0 or more"
             )

@@ -21,8 +21,6 @@ from syncswitch.trainers.job.sources import Array, ArraySource, Rows, Source
 from syncswitch.trainers.job.workload import Workload, users_code
 from syncswitch.trainers.model.tensorflow_api import tf
 
-_FEW = 2
-
 
 class Weighted(NamedTuple):
     """Labels, and the weights of their examples in the loss or metric."""
@@ -34,18 +32,18 @@ class Weighted(NamedTuple):
 def parsed(data: AnyData, source: Source, rows: Sequence[Any]) -> tuple[Any, Any]:
     """Makes inputs, and labels or `Weighted`, of the arrays or tensors of a source."""
     if data.parse is not None:
-        found = data.parse(*rows)
+        batch = data.parse(*rows)
     elif source.form is not None:
-        found = unflatten(source.form, iter(rows))
+        batch = unflatten(source.form, iter(rows))
     else:
-        found = tuple(rows)
-    if not isinstance(found, tuple | list) or len(found) not in (2, 3):
-        given = f"{len(rows)} arrays" if data.parse is None else f"a {type(found).__name__}"
+        batch = tuple(rows)
+    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        given = f"{len(rows)} arrays" if data.parse is None else f"a {type(batch).__name__}"
         raise WorkloadError(
             f"data: {'the source' if data.parse is None else 'parse()'} gives {given}; give a"
             " parse() that makes (inputs, labels), or (inputs, labels, weights), of them"
         )
-    inputs, labels, *weights = found
+    inputs, labels, *weights = batch
     labels = tf.nest.map_structure(_in_float32, labels)
     return inputs, Weighted(labels, weights[0]) if weights else labels
 
@@ -91,7 +89,7 @@ def check_inputs(workload: Workload, data: AnyData, found: Rows, model: Any) -> 
 
 
 def _wanted_inputs(model: Any) -> dict[str, Any]:
-    """Returns the inputs of a functional or Sequential model by name; none of other models."""
+    # Only functional and Sequential models know them.
     tensors = getattr(model, "inputs", None) or []
     # A Sequential model does not have it.
     nested = getattr(model, "input", None)
@@ -102,7 +100,7 @@ def _wanted_inputs(model: Any) -> dict[str, Any]:
 
 def _matched(workload: Workload, read: Any, wanted: dict[str, Any]) -> dict[str, Any]:
     if isinstance(read, dict):
-        if not set(wanted) <= set(read):
+        if not wanted.keys() <= read.keys():
             raise workload.error(
                 f"the model takes {quoted(wanted)}, and data() gives {quoted(read)}; use the same"
                 " names"
@@ -155,30 +153,33 @@ def sample(workload: Workload, data: AnyData, model: Any) -> Rows:
     """Reads the examples of a batch, or of a smaller one if the model surely takes it."""
     inputs = getattr(model, "inputs", None) or []
     is_any_size = inputs and all(tensor.shape[0] is None for tensor in inputs)
-    numbers = np.arange(_FEW if is_any_size else workload.batch_size) % data.train.examples
+    numbers = np.arange(2 if is_any_size else workload.batch_size) % data.train.examples
     with users_code(workload, "data"):
         return data.train.read(numbers)
-
-
-_TEXT = "OSU"
 
 
 def check_labels(workload: Workload, data: AnyData, loss: Any, model: Any) -> None:
     """Refuses labels in memory that the loss of a single output cannot take."""
     if not isinstance(data, Data) or data.transform is not None:
         return
-    labels = data.train_labels
+    labels, inputs = data.train_labels, data.train_inputs
     if not isinstance(labels, np.ndarray):
         return
     outputs = getattr(model, "outputs", None) or []
     shape = tuple(outputs[0].shape) if len(outputs) == 1 else ()
     for problem in _problems(labels, workload.loss, loss, shape):
         raise workload.error(problem)
-    _warn_of_missing(workload, data)
+    # A sum needs no memory, and is not finite where one value is not.
+    is_number = isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f"
+    if is_number and not np.isfinite(inputs.sum()) and (missing := int(np.isnan(inputs).sum())):
+        warn_once(
+            f"workload {workload.name!r}: {missing:,} values of train_inputs are NaN, and a run"
+            " diverges unless the model takes them out; fill them in, such as with np.nan_to_num"
+        )
 
 
 def _problems(labels: Array, said: Any, loss: Any, shape: tuple[Any, ...]) -> Iterator[str]:
-    if labels.dtype.kind in _TEXT:
+    if labels.dtype.kind in "OSU":
         yield (
             f"the labels are text such as {labels.flat[0]!r}; give numbers of classes:"
             " np.unique(labels, return_inverse=True)[1]"
@@ -191,7 +192,6 @@ def _problems(labels: Array, said: Any, loss: Any, shape: tuple[Any, ...]) -> It
     classes = shape[-1] if shape else None
     if classes is None or classes < 2:
         return
-    is_one_hot = labels.ndim == len(shape) and labels.shape[-1] == classes
     if name == "categoricalcrossentropy" and labels.ndim < len(shape):
         yield (
             "loss categorical_crossentropy takes one-hot labels, and these are numbers of classes;"
@@ -199,7 +199,7 @@ def _problems(labels: Array, said: Any, loss: Any, shape: tuple[Any, ...]) -> It
         )
     if name != "sparsecategoricalcrossentropy":
         return
-    if is_one_hot:
+    if labels.ndim == len(shape) and labels.shape[-1] == classes:
         yield (
             f"loss sparse_categorical_crossentropy takes numbers of classes, and these labels are"
             f" one-hot, of shape {labels.shape[1:]}; give categorical_crossentropy"
@@ -211,19 +211,6 @@ def _problems(labels: Array, said: Any, loss: Any, shape: tuple[Any, ...]) -> It
             f"the labels are classes from {least} to {largest}, and the model has {classes}"
             f" outputs, for 0 to {classes - 1}; count from 0, or give the model more outputs"
         )
-
-
-def _warn_of_missing(workload: Workload, data: Data) -> None:
-    inputs = data.train_inputs
-    if isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f":
-        # A sum needs no memory, and is not finite where one value is not.
-        missing = 0 if np.isfinite(inputs.sum()) else int(np.isnan(inputs).sum())
-        if missing:
-            warn_once(
-                f"workload {workload.name!r}: {missing:,} values of train_inputs are NaN, and a run"
-                " diverges unless the model takes them out; fill them in, such as with"
-                " np.nan_to_num"
-            )
 
 
 class Decisive(NamedTuple):

@@ -188,8 +188,7 @@ class _Table:
 
     def values(self, ids: Ids, memory: Memory) -> Vector:
         if memory.is_empty:
-            found: Vector = np.take(self.arrays[0], ids, axis=0)
-            return found
+            return np.asarray(np.take(self.arrays[0], ids, axis=0))
         return self.gathered(ids, memory)[0]
 
     def scatter(self, ids: Ids, rows: Sequence[Vector], last: int) -> None:
@@ -209,15 +208,15 @@ class _Table:
         """Copies values and slots of rows as they were at the mark, up to date."""
         mark = self.mark
         assert mark is not None
-        found = [one[start:stop].copy() for one in self.arrays]
+        rows = [one[start:stop].copy() for one in self.arrays]
         changed = np.flatnonzero(mark.place[start:stop])
         if len(changed):
             if len(mark.aside) > 1:
                 mark.aside = [list(map(np.concatenate, zip(*mark.aside, strict=True)))]
             places = mark.place[start:stop][changed] - 1
-            for one, aside in zip(found, mark.aside[0], strict=True):
+            for one, aside in zip(rows, mark.aside[0], strict=True):
                 one[changed] = aside[places]
-        *parts, last = found
+        *parts, last = rows
         mark.memory.catch_up(last, parts[0], parts[1:])
         return parts
 
@@ -467,6 +466,5 @@ class LocalEmbeddings:
     def kept(self, state: ModelState) -> ModelState:
         """Returns the state with a copy of the embeddings."""
         with self.with_embeddings(state) as whole:
-            if whole.embeddings is None:
-                return state
-            return replace(state, embeddings=kept_embeddings(whole.embeddings))
+            copied = None if whole.embeddings is None else kept_embeddings(whole.embeddings)
+            return replace(state, embeddings=copied)

@@ -46,12 +46,11 @@ class Order:
     def numbers(self, worker_step: int, seed: int) -> Array:
         """Returns the numbers of the examples of a batch, shape [B]."""
         places = worker_step * self._batch_size + np.arange(self._batch_size)
-        found = np.empty(self._batch_size, np.int64)
         epochs, within = np.divmod(places, self._examples)
-        for epoch in np.unique(epochs):
-            is_here = epochs == epoch
-            found[is_here] = self._numbers_of(within[is_here], int(epoch), seed)
-        return found
+        # Places ascend, and with them the epochs.
+        return np.concatenate(
+            [self._numbers_of(within[epochs == one], int(one), seed) for one in np.unique(epochs)]
+        )
 
     def window(self, worker_step: int, seed: int) -> int:
         """Returns the number, through all epochs, of the window with a batch's first example."""
@@ -63,9 +62,7 @@ class Order:
         """Returns the blocks of a window, see `window`."""
         epoch, number = divmod(window, self.windows)
         start = number * self._in_window
-        blocks = self._epoch(epoch, seed)[0][start : start + self._in_window]
-        found: list[int] = blocks.tolist()
-        return found
+        return list(map(int, self._epoch(epoch, seed)[0][start : start + self._in_window]))
 
     def _numbers_of(self, places: Array, epoch: int, seed: int) -> Array:
         order, ends = self._epoch(epoch, seed)
@@ -92,8 +89,7 @@ class Order:
 
 def _shuffled(places: Array, seeds: Array, last: Array) -> Array:
     with tf.device("/CPU:0"):
-        found: Array = shuffled(*map(tf.constant, (places, seeds, last))).numpy()
-    return found
+        return np.asarray(shuffled(*map(tf.constant, (places, seeds, last))))
 
 
 Tensors = tuple[Any, ...]
@@ -146,11 +142,11 @@ class ReadFeed(Feed):
     @override
     def rows(self, worker_step: int, seed: int) -> Tensors:
         with self._lock:
-            found = self._ahead.pop((seed, worker_step), None)
+            expected = self._ahead.pop((seed, worker_step), None)
             self._prepare_window(worker_step, seed)
             self._read_ahead(worker_step, seed)
         # An unexpected batch need not queue up behind expected ones.
-        return self._read(worker_step, seed) if found is None else found.result()
+        return self._read(worker_step, seed) if expected is None else expected.result()
 
     @override
     def close(self) -> None:
@@ -164,10 +160,12 @@ class ReadFeed(Feed):
         self._last = seed, worker_step
         if seed == last_seed and worker_step > last:
             self._strides.append(worker_step - last)
-        steps = likely_steps(worker_step, self._strides, self._askers)
-        for one in steps:
-            if (seed, one) not in self._ahead:
-                self._ahead[seed, one] = self._reader.submit(self._read, one, seed)
+        # The next ones, or those at the latest distances.
+        ahead = range(1, self._askers + 1) if self._askers > 1 else sorted({*self._strides})
+        steps = [worker_step + distance for distance in ahead]
+        for step in steps:
+            if (seed, step) not in self._ahead:
+                self._ahead[seed, step] = self._reader.submit(self._read, step, seed)
         # Expected batches that were never wanted.
         while len(self._ahead) > 2 * len(steps) + self._askers:
             self._ahead.pop(next(iter(self._ahead))).cancel()
@@ -179,13 +177,6 @@ class ReadFeed(Feed):
         if seed != last_seed or not last - 1 <= window <= last:
             self._prepared = seed, window
             self._source.prepare(self._order.blocks_of(window, seed))
-
-
-def likely_steps(worker_step: int, strides: Sequence[int], askers: int) -> list[int]:
-    """Guesses the following steps: the next ones, or those at the latest distances."""
-    if askers > 1:
-        return [worker_step + number for number in range(1, askers + 1)]
-    return sorted({worker_step + stride for stride in strides})
 
 
 def feed_of(source: Source, batch_size: int, askers: int = 1) -> Feed:

@@ -55,8 +55,7 @@ class Memory:
 
     is_empty: ClassVar[bool] = True
 
-    def add(self, update: Update) -> None:
-        """Adds an update."""
+    def add(self, update: Update) -> None: ...
 
     def copy(self) -> Memory:
         """Returns a copy that later updates do not change."""
@@ -80,7 +79,6 @@ class _Sums(Memory):
         self._length = 1
 
     def _append(self) -> None:
-        """Adds the entry of rows that the latest update has moved."""
         if self._length == len(self._entries):
             self._entries = np.concatenate((self._entries, np.empty_like(self._entries)))
         self._entries[self._length] = self._newest
@@ -306,17 +304,17 @@ AnyRule = MomentumRule | KerasSGDRule | KerasMomentumRule | AdagradRule | AdamRu
 """The optimizers that a parameter server knows."""
 
 # Each of these acts on more than the rows of a batch, or needs a norm of all.
-_OFF = {
-    "weight_decay": None,
-    "clipnorm": None,
-    "clipvalue": None,
-    "global_clipnorm": None,
-    "use_ema": False,
-    "loss_scale_factor": None,
-    "gradient_accumulation_steps": None,
-    "nesterov": False,
-    "amsgrad": False,
-}
+_OFF = (
+    "weight_decay",
+    "clipnorm",
+    "clipvalue",
+    "global_clipnorm",
+    "use_ema",
+    "loss_scale_factor",
+    "gradient_accumulation_steps",
+    "nesterov",
+    "amsgrad",
+)
 
 
 def row_rule(workload: Workload) -> AnyRule:
@@ -330,9 +328,9 @@ def row_rule(workload: Workload) -> AnyRule:
         return MomentumRule()
     built = build_optimizer(workload)
     config = built.get_config()
-    on = [name for name, off in _OFF.items() if config.get(name, off) not in (off, None, 0.0)]
-    if on:
-        raise _refused(workload, f"{type(built).__name__} with {on[0]} {config[on[0]]}")
+    on = next((name for name in _OFF if config.get(name)), None)
+    if on is not None:
+        raise _refused(workload, f"{type(built).__name__} with {on} {config[on]}")
     if type(built) is optimizers.SGD:
         momentum = float(config["momentum"])
         return KerasMomentumRule(momentum) if momentum else KerasSGDRule()
