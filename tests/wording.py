@@ -9,8 +9,11 @@ import difflib
 import fcntl
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 # What Keras calls a thing that has no name: it goes by how many there were before.
 _COUNTED = re.compile(r"\b(dense|sequential|keras_tensor|\w+_wrapper)(_\d+)+\b")
@@ -50,6 +53,14 @@ class Said:
             self._lines += [line.rstrip() for line in text.splitlines()]
         if "REWORD" not in os.environ:
             self._compare(len(self._lines))
+
+    def refusal(
+        self, kind: type[Exception], call: Callable[..., object], *given: Any, **named: Any
+    ) -> None:
+        """An error of this kind is raised by a call, and says something."""
+        with pytest.raises(kind) as caught:
+            call(*given, **named)
+        self(caught.value)
 
     def end(self) -> None:
         """That was all."""

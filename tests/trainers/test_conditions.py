@@ -33,9 +33,7 @@ def test_what_does_not_fit_is_refused(said: Said) -> None:
         (ConditionsChoice("none", "hot", ("hang:worker=1,at=1%",)), "bsp"),
         (ConditionsChoice("none", "hot", ("hang:worker=4,at=1%",)), "bsp"),
     ):
-        with pytest.raises(UserError) as caught:
-            chosen.conditions(4, 20.0, first_protocol, "in-process")
-        said(caught.value)
+        said.refusal(UserError, chosen.conditions, 4, 20.0, first_protocol, "in-process")
 
 
 @pytest.mark.parametrize(

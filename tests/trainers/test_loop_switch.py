@@ -15,19 +15,17 @@ import pytest
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError, UserError
-from syncswitch.storage.policies.file import read_policy_file, write_policy
+from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.registry import import_policies
-from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import OWN_MOMENTUM, RegisteredWorkload
+from syncswitch.storage.records.job import OWN_MOMENTUM
 from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.loop_switch import LoopSwitch
-from tests.records import changed
-from tests.storage.conftest import IDENTITY, POLICY
+from tests.storage.conftest import IDENTITY
+from tests.trainers.policies import level_band, policy_file
 from tests.wording import Said
 
 W = 1000
-CURVE = tuple(BandPoint(step, 0.9, 0.0) for step in range(100, W + 1, 100))
 NAN = float("nan")
 
 
@@ -42,10 +40,7 @@ def written(path: Path, momentum_after_switch: str | None = None, workers: int =
     identity = replace(
         IDENTITY, total_worker_steps=W, workers=workers, momentum_after_switch=momentum_after_switch
     )
-    band, fingerprint = Band(0.9, 0.01, 3, CURVE), identity.fingerprint
-    policy = changed(POLICY, fingerprint=fingerprint, workers=workers, band=band)
-    write_policy(path, policy, RegisteredWorkload(identity, "digits"))
-    return path
+    return policy_file(path, identity, band=level_band(0.9, range(100, W + 1, 100)))
 
 
 def recorded(path: Path) -> dict[str, Any]:
@@ -394,9 +389,7 @@ def test_what_contradicts_itself_without_a_policy_is_one_line(said: Said) -> Non
         {"metric_goal": "less"},
         {"metric_name": "val_loss"},
     ):
-        with pytest.raises(UserError) as caught:
-            LoopSwitch(**options)
-        said(caught.value)
+        said.refusal(UserError, LoopSwitch, **options)
 
 
 def test_a_test_that_is_no_accuracy_is_refused() -> None:

@@ -74,9 +74,7 @@ def test_what_is_no_command_is_refused(said: Said) -> None:
         "train }",
         "{output_dir}/train",
     ):
-        with pytest.raises(UserError) as caught:
-            CommandTemplate.parse(text)
-        said(caught.value)
+        said.refusal(UserError, CommandTemplate.parse, text)
 
 
 def test_the_name_is_that_of_the_script_or_of_the_program() -> None:
@@ -111,9 +109,7 @@ def test_what_cannot_be_run_is_refused(said: Said) -> None:
         {"metric_pattern": "x"},
         {"template": CommandTemplate(("./nowhere",))},
     ):
-        with pytest.raises(UserError) as caught:
-            replace(JOB, **fields)
-        said(caught.value)
+        said.refusal(UserError, replace, JOB, **fields)
 
 
 @pytest.mark.parametrize(

@@ -229,9 +229,7 @@ def test_what_is_no_schedule_is_refused_in_one_line(keras: Any, said: Said) -> N
         lambda: of.ExponentialDecay(math.inf, 10, 0.5),
     ):
         for ask in (rate_function, lambda job: workload_identity(job, 4, "bsp", "asp")):
-            with pytest.raises(WorkloadError) as error:
-                ask(scheduled(rate))
-            said(error.value)
+            said.refusal(WorkloadError, ask, scheduled(rate))
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,7 @@ def test_what_is_no_such_part_is_refused_in_one_line(keras: Any, said: Said) -> 
     ):
         value = make(keras) if callable(make) else make
         workload = replace(CONSTANT, **{field: value})
-        with pytest.raises(WorkloadError) as error:
-            build(workload)
-        said(error.value)
+        said.refusal(WorkloadError, build, workload)
 
 
 def test_boundaries_of_a_schedule_are_those_of_a_workload(keras: Any) -> None:
@@ -150,6 +148,4 @@ def test_what_is_no_metric_is_refused_in_one_line(said: Said) -> None:
         {"metric": "mae", "metric_range": 7},
         {"metric_goal": "min"},
     ):
-        with pytest.raises(WorkloadError) as error:
-            decided_by(replace(CONSTANT, **fields))
-        said(error.value)
+        said.refusal(WorkloadError, lambda job=fields: decided_by(replace(CONSTANT, **job)))

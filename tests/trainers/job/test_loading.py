@@ -95,9 +95,7 @@ def test_a_wrong_reference_is_one_line_that_helps(folder: Path, said: Said) -> N
         "job.py:mine,batch_after_switch=4",
         "job.py:mine,momentum_after_switch=3",
     ):
-        with pytest.raises(WorkloadError) as error:
-            load_workload(reference)
-        said(error.value)
+        said.refusal(WorkloadError, load_workload, reference)
 
 
 @pytest.mark.parametrize(

@@ -56,13 +56,9 @@ def test_files_that_are_none_are_named_in_one_line(tmp_path: Path, said: Said) -
         lambda path: path.write_bytes(gzip.compress(b"x")),
     ):
         write(tmp_path / "file")
-        with pytest.raises(WorkloadError) as caught:
-            TFRecordFiles(tmp_path / "file")
-        said(caught.value)
+        said.refusal(WorkloadError, TFRecordFiles, tmp_path / "file")
     for nothing in ("nothing-*.tfrecord", []):
-        with pytest.raises(WorkloadError) as caught:
-            TFRecordFiles(nothing)
-        said(caught.value)
+        said.refusal(WorkloadError, TFRecordFiles, nothing)
 
 
 def later(path: Path) -> None:
@@ -130,6 +126,4 @@ def test_what_are_no_rows_is_refused(tmp_path: Path, said: Said) -> None:
         np.zeros(4),
     ):
         path = saved(tmp_path / "x.npy", values)
-        with pytest.raises(WorkloadError) as caught:
-            NumpyFiles(path, saved(tmp_path / "y.npy", np.zeros(3)))
-        said(caught.value)
+        said.refusal(WorkloadError, NumpyFiles, path, saved(tmp_path / "y.npy", np.zeros(3)))

@@ -13,10 +13,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import PolicyError, UserError
-from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.unguarded import unguarded_warning
-from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import RegisteredWorkload
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.trainers.jobs import (
@@ -26,6 +23,7 @@ from tests.trainers.jobs import (
     linear_model,
     mean_output,
 )
+from tests.trainers.policies import level_band, policy_file
 from tests.warm_program import run_code
 from tests.wording import Said
 
@@ -224,9 +222,8 @@ def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(keras: Any, own_
 def test_a_policy_file_and_a_line_in_the_log(
     model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path, identity = tmp_path / "policy.json", replace(IDENTITY, workers=N, total_worker_steps=W)
-    policy = changed(JOB, fingerprint=identity.fingerprint)
-    write_policy(path, policy, RegisteredWorkload(identity, "digits"))
+    identity = replace(IDENTITY, workers=N, total_worker_steps=W)
+    path = policy_file(tmp_path / "policy.json", identity, switch_percent=30.0)
     with caplog.at_level(logging.INFO, "syncswitch"):
         fit(model, make(path))
     # What fit lacks is said once in a process, here or in another test.
@@ -241,9 +238,7 @@ def test_what_cannot_be_is_refused(said: Said) -> None:
         {"initial_worker_step": -1},
         {"worker_steps_per_batch": (4, 0)},
     ):
-        with pytest.raises(UserError) as caught:
-            make(JOB, **values)
-        said(caught.value)
+        said.refusal(UserError, make, JOB, **values)
 
 
 NOT_FINITE = "the training loss is not a finite number"
@@ -342,8 +337,8 @@ def tested(keras: Any) -> Any:
     return model
 
 
-def band(value: float) -> Band:
-    return Band(value, 0.01, 3, tuple(BandPoint(step, value, 0.0) for step in range(1, W + 1)))
+def band(value: float) -> Any:
+    return level_band(value, range(1, W + 1))
 
 
 def of_error(metric: str, value: float) -> dict[str, Any]:
@@ -454,6 +449,4 @@ def test_without_a_policy_what_is_missing_is_one_line(said: Said) -> None:
         (JOB, {"total_worker_steps": W}),
         (JOB, {"switch_at": 100}),
     ):
-        with pytest.raises(UserError) as caught:
-            make(policy, **options)
-        said(caught.value)
+        said.refusal(UserError, make, policy, **options)

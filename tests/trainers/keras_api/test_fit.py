@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.trainer import Verdict
@@ -27,6 +25,7 @@ from tests.trainers.jobs import (
     linear_model,
     mean_output,
 )
+from tests.trainers.policies import policy_file
 from tests.trainers.streams import flat_data, flat_model, streamed
 from tests.wording import Said
 
@@ -159,9 +158,7 @@ def test_a_model_that_cannot_be_trained_is_refused(keras: Any, said: Said) -> No
     of, model = keras.optimizers, linear_model()
 
     def refused(unfit: Any, **more: Any) -> None:
-        with pytest.raises(UserError) as caught:
-            fit(unfit, **constant(), **more)
-        said(caught.value)
+        said.refusal(UserError, fit, unfit, **constant(), **more)
 
     for unfit in (model, lambda: model):
         refused(unfit)
@@ -195,9 +192,7 @@ def test_it_is_guarded_where_the_policy_may_be_of_this_job(
 
     def written(**changes: Any) -> Path:
         identity = changed(workload_identity(found_for, 4, "bsp", "asp"), **changes)
-        policy = changed(JOB, fingerprint=identity.fingerprint, total_worker_steps=32, band=BAND)
-        write_policy(path, policy, RegisteredWorkload(identity, "lines"))
-        return path
+        return policy_file(path, identity, switch_percent=50.0, band=BAND)
 
     job = changed(JOB, total_worker_steps=32, band=BAND, guarded=True)
     assert band_of(job) == BAND

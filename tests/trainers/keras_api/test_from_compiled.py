@@ -266,9 +266,9 @@ def test_what_does_not_fit_is_said(keras: Any, said: Said) -> None:
         {"model": lambda _: lambda: 3},
     ):
         built = {name: one(keras) if callable(one) else one for name, one in given.items()}
-        with pytest.raises(WorkloadError) as error:
-            made(**{"model": binary_model(keras), "validation_data": TEST, **built})
-        said(error.value)
+        said.refusal(
+            WorkloadError, made, **{"model": binary_model(keras), "validation_data": TEST, **built}
+        )
 
 
 def test_an_endless_pipeline_is_refused_when_it_is_read(keras: Any) -> None:

@@ -106,9 +106,7 @@ def test_names_that_do_not_fit(keras: Any, said: Said) -> None:
     ):
         model = two_outputs(keras)
         outputs = Outputs(replace(CONSTANT, **{"loss": "mse", **changes}), model)
-        with pytest.raises(WorkloadError) as error:
-            outputs.loss(labels, model(X))
-        said(error.value)
+        said.refusal(WorkloadError, outputs.loss, labels, model(X))
 
 
 @pytest.mark.parametrize("wanted", [None, "kin"])
@@ -142,9 +140,7 @@ def test_examples_that_the_model_cannot_take_are_refused(keras: Any, said: Said)
         ({"train_inputs": (INPUTS, INPUTS)}, None),
     ):
         workload = replace(DENSE, loss=loss) if loss else DENSE
-        with pytest.raises(WorkloadError) as error:
-            ModelFunction(workload, replace(digits_data(), **examples))
-        said(error.value)
+        said.refusal(WorkloadError, ModelFunction, workload, replace(digits_data(), **examples))
 
 
 def test_a_class_that_is_ignored_is_no_error(keras: Any) -> None:

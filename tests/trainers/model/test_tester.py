@@ -106,9 +106,7 @@ def test_what_is_no_metric_or_no_share_is_refused(keras: Any, said: Said) -> Non
             for label in ([1, 1, 0], [0.5, 0.1, 7], [2, -1, 0])
         ),
     ):
-        with pytest.raises(WorkloadError) as caught:
-            make_tester(keras, **{"metric": "mse", **fields})
-        said(caught.value)
+        said.refusal(WorkloadError, make_tester, keras, **{"metric": "mse", **fields})
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,8 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.policies.file import write_policy
-from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import RegisteredWorkload
-from tests.records import changed
-from tests.storage.conftest import IDENTITY, POLICY
+from tests.storage.conftest import IDENTITY
+from tests.trainers.policies import level_band, policy_file
 
 pytest.importorskip("torch", reason="needs PyTorch, which is in the extras lightning, transformers")
 from tests.trainers.pytorch import problem
@@ -44,17 +41,8 @@ def write(path: Path, percent: float) -> None:
     identity = replace(IDENTITY, total_worker_steps=problem.STEPS, workers=1)
     steps = range(problem.TEST_EVERY, problem.STEPS + 1, problem.TEST_EVERY)
     # What the first way reaches: the error of the best weight.
-    best = problem.score(0.7805)
-    band = Band(best, 0.01, 3, tuple(BandPoint(step, best, 0.0) for step in steps))
-    policy = changed(
-        POLICY,
-        fingerprint=identity.fingerprint,
-        workers=1,
-        total_worker_steps=problem.STEPS,
-        switch_percent=percent,
-        band=band,
-    )
-    write_policy(path, policy, RegisteredWorkload(identity, "digits"))
+    band = level_band(problem.score(0.7805), steps)
+    policy_file(path, identity, switch_percent=percent, band=band)
 
 
 def run_both(folder: Path, library: str) -> list[int]:

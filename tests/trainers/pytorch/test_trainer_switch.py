@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.storage.policies.file import write_policy
-from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import RegisteredWorkload
-from tests.records import changed
-from tests.storage.conftest import IDENTITY, POLICY
+from tests.storage.conftest import IDENTITY
+from tests.trainers.policies import level_band, policy_file
 
 pytest.importorskip("torch", reason="needs PyTorch, which is in the extra lightning")
 import torch
@@ -59,11 +56,8 @@ class Averaged(LocalSgd):
 def policy_at(folder: Path, percent: float) -> Path:
     """The policy file of a job in whose first way each test has 0.9."""
     identity = replace(IDENTITY, total_worker_steps=STEPS, workers=1)
-    band = Band(0.9, 0.01, 3, tuple(BandPoint(step, 0.9, 0.0) for step in range(1, STEPS + 1)))
-    known = {"fingerprint": identity.fingerprint, "workers": 1, "total_worker_steps": STEPS}
-    policy = changed(POLICY, **known, switch_percent=percent, band=band)
-    write_policy(folder / "job.json", policy, RegisteredWorkload(identity, "digits"))
-    return folder / "job.json"
+    band = level_band(0.9, range(1, STEPS + 1))
+    return policy_file(folder / "job.json", identity, switch_percent=percent, band=band)
 
 
 def switch_at(folder: Path, percent: float) -> tuple[TrainerSwitch, Asked]:
