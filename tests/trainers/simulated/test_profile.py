@@ -99,24 +99,21 @@ class TestWhatIsRefused:
         for content in ("{}", "", "[]", '{"compute_seconds": 0.1,}', "\udcff\udcfe"):
             said(self.message(content, tmp_path))
 
-    @pytest.mark.parametrize("name", ["none.json", "unifrom", "."])
     def test_without_a_file_the_names_are_told(
-        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        with pytest.raises(UserError) as error:
-            load_profile(name)
-        assert repr(name) in str(error.value)
-        assert "uniform" in str(error.value)
-        assert "\n" not in str(error.value)
+        for name in ("none.json", "unifrom", "."):
+            with pytest.raises(UserError) as error:
+                load_profile(name)
+            said(error.value)
 
-    def test_a_straggler_beyond_the_workers_is_named(self) -> None:
+    def test_a_straggler_beyond_the_workers_is_named(self, said: Said) -> None:
         profile = ClusterProfile(**PLAIN, stragglers=(STRAGGLER, {**STRAGGLER, "worker": 4}))
         profile.check_workers(5, "mine.json")
         with pytest.raises(UserError) as error:
             profile.check_workers(4, "mine.json")
-        for word in ("mine.json", "straggler.worker is 4", "0 to 3"):
-            assert word in str(error.value)
+        said(error.value)
 
     def test_where_it_cannot_be_written_is_said(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
