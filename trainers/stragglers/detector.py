@@ -89,7 +89,6 @@ class _Worker:
     def forget(self) -> None:
         """Drops all observations, but remembers a straggler as doubtful."""
         self.seconds.clear()
-        self.is_fresh = False
         self.slow = self.fast = 0
         self.is_doubtful = self.detected_seconds is not None
 

@@ -195,10 +195,8 @@ class Call:
 def call_all(calls: Sequence[Call]) -> list[Any]:
     """Makes several calls at the same time, and returns their results.
 
-    All answers are awaited even if one is an error, so that everybody can be called again.
-
-    Raises:
-        Exception: See `Remote.call`; a loss takes precedence over other errors.
+    All answers are awaited even if one is an error, so that everybody can be called again. Raises
+    what `Remote.call` does; a loss takes precedence over other errors.
     """
     results: list[Any] = []
     asked: list[Call] = []

@@ -124,8 +124,7 @@ class Cluster(ABC):
     def marked(self) -> ModelState:
         """Copies the state at the last `mark`, while the training goes on.
 
-        Raises:
-            NoRoomForEmbeddingsError: There is no room for a copy of the embeddings.
+        Raises NoRoomForEmbeddingsError if there is no room for a copy of the embeddings.
         """
         with self._marked() as state:
             if state.embeddings is None:
@@ -367,10 +366,8 @@ class Cluster(ABC):
     def fence(self, worker: int) -> tuple[int, ...]:
         """Refuses every further call of the process that was this worker, and gives it up.
 
-        Returns the number of its last task that each parameter server has received.
-
-        Raises:
-            ServerLostError: A parameter server is gone as well.
+        Returns the number of its last task that each parameter server has received; raises
+        ServerLostError if one is gone as well.
         """
         answers = self._call_servers("fence", [(worker,)] * len(self.servers))
         incarnations, pushed = zip(*answers, strict=True)
