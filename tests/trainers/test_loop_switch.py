@@ -355,15 +355,12 @@ def test_without_a_policy_its_own_tests_send_it_back(caplog: pytest.LogCaptureFi
     assert of_loss.test(800, NAN) == 750
 
 
-def test_without_a_policy_its_user_says_when(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_policy_its_user_says_when_or_is_told_that_nothing_switches(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert train(LoopSwitch(total_steps=W, switch_at=100), lambda _: 0.2) == ([], [], [])
     assert LoopSwitch(total_steps=W, switch_at=10).switch_step == 100
     assert caplog.messages == []
-
-
-def test_without_a_policy_and_a_length_it_says_that_nothing_switches(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
     assert train(LoopSwitch(), lambda _: 0.2) == ([], [], [])
     (said,) = caplog.messages
     assert said.startswith("there is neither a policy nor total_steps, so that all steps are in")
@@ -390,8 +387,4 @@ def test_what_contradicts_itself_without_a_policy_is_one_line(said: Said) -> Non
         {"metric_name": "val_loss"},
     ):
         said.refusal(UserError, LoopSwitch, **options)
-
-
-def test_a_test_that_is_no_accuracy_is_refused() -> None:
-    with pytest.raises(UserError, match=r"has accuracy 2\.5, and without a policy it is .*0 to 1"):
-        LoopSwitch(total_steps=W).test(100, 2.5)
+    said.refusal(UserError, LoopSwitch(total_steps=W).test, 100, 2.5)

@@ -367,28 +367,28 @@ class PipelinePieces(Source):
         return self.pipeline(tf.constant(piece, tf.int64))
 
 
-def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
+def read_pipeline(dataset: Any, split: str) -> tuple[Any, ...]:
     """Reads all inputs, labels and possibly weights of a `tf.data` pipeline of single examples.
 
     Raises WorkloadError if it is endless, or yields something else.
     """
-    name = f"{part} pipeline"
+    name = f"{split} pipeline"
     _check_end(dataset, name)
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) not in _EXAMPLE:
-        raise _no_examples(part)
+        raise _no_examples(split)
     specs = _leaves(spec)
     if any(type(one).__name__ == "SparseTensorSpec" for one in specs):
         raise WorkloadError(
-            f"data: the {part} pipeline yields sparse tensors; give Data a sparse matrix, or"
+            f"data: the {split} pipeline yields sparse tensors; give Data a sparse matrix, or"
             " make them dense with map(tf.sparse.to_dense)"
         )
     read = _watched(dataset.as_numpy_iterator(), name, lambda _: 1)
     examples = [_leaves(one) for one in read]
     if not examples:
-        raise _no_examples(part)
+        raise _no_examples(split)
     columns = (
-        _column(*column, part) for column in zip(specs, zip(*examples, strict=True), strict=True)
+        _column(*column, split) for column in zip(specs, zip(*examples, strict=True), strict=True)
     )
     return tuple(unflatten(_tree_spec(spec), columns))
 
@@ -416,17 +416,17 @@ def _watched(read: Iterator[Any], name: str, examples_of: Callable[[Any], int]) 
             )
 
 
-def _column(spec: Any, found: Sequence[Any], part: str) -> Any:
+def _column(spec: Any, values: Sequence[Any], split: str) -> Any:
     if type(spec).__name__ == "RaggedTensorSpec":
         import tensorflow as tf
 
-        lengths = [len(one) for one in found]
-        return tf.RaggedTensor.from_row_lengths(np.concatenate(found), lengths)
+        lengths = [len(one) for one in values]
+        return tf.RaggedTensor.from_row_lengths(np.concatenate(values), lengths)
     try:
-        return np.stack(found)
+        return np.stack(values)
     except ValueError as error:
         raise WorkloadError(
-            f"data: the examples of the {part} pipeline differ in shape ({error}); leave out"
+            f"data: the examples of the {split} pipeline differ in shape ({error}); leave out"
             " batch(), or bring them to one shape"
         ) from error
 
@@ -444,8 +444,8 @@ def _leaves(nested: Any) -> list[Any]:
     return list(tf.nest.flatten(nested))
 
 
-def _no_examples(part: str) -> WorkloadError:
+def _no_examples(split: str) -> WorkloadError:
     return WorkloadError(
-        f"data: the {part} pipeline must yield (input, label) or (input, label, weight), one"
+        f"data: the {split} pipeline must yield (input, label) or (input, label, weight), one"
         " example at a time"
     )

@@ -288,11 +288,10 @@ def from_compiled(
         batch_size = batch_size or len(flatten("y", sample[1])[0][0])
 
         def load() -> AnyData:
-            parts = _read(x, "x"), _read(validation_data, "validation_data")
-            return _joined(*parts, wanted)
+            return _joined(_read(x, "x"), _read(validation_data, "validation_data"), wanted)
     else:
         if not isinstance(x, Data | StreamedData):
-            parts = _tested_parts((x, y, sample_weight), validation_data, validation_split)
+            parts = _split((x, y, sample_weight), validation_data, validation_split)
             data: AnyData = _joined(*parts, ())
         elif y is None and validation_data is None:
             data = x
@@ -385,38 +384,36 @@ def _look_at_batches(
     return (first[0], first[1]), steps_per_epoch
 
 
-def _check_readable(given: Any, part: str) -> None:
+def _check_readable(given: Any, name: str) -> None:
     if not (hasattr(given, "unbatch") or isinstance(given, keras.utils.PyDataset)):
         raise WorkloadError(
-            f"{part} is a {type(given).__name__}, and there is no y; give arrays x and y, or as x a"
+            f"{name} is a {type(given).__name__}, and there is no y; give arrays x and y, or as x a"
             " tf.data.Dataset or keras.utils.PyDataset of batches that ends (a generator:"
             " tf.data.Dataset.from_generator(...).take(BATCHES))"
         )
 
 
-def _read(given: Any, part: str) -> tuple[Any, ...]:
+def _read(given: Any, name: str) -> tuple[Any, ...]:
     if hasattr(given, "unbatch"):
-        return read_pipeline(given.unbatch(), part)
+        return read_pipeline(given.unbatch(), name)
     if isinstance(given, keras.utils.PyDataset):
         if given.num_batches is None:
-            raise WorkloadError(f"{part} is endless; give it a __len__, its batches")
-        batches = [flatten(part, given[number]) for number in range(given.num_batches)]
+            raise WorkloadError(f"{name} is endless; give it a __len__, its batches")
+        batches = [flatten(name, given[number]) for number in range(given.num_batches)]
         tree_spec = batches[0][1] if batches else None
         if not isinstance(tree_spec, tuple) or len(tree_spec) not in (2, 3):
-            raise WorkloadError(f"{part} does not yield {_YIELDED}")
+            raise WorkloadError(f"{name} does not yield {_YIELDED}")
         columns = zip(*(rows for rows, _ in batches), strict=True)
         return tuple(unflatten(tree_spec, map(np.concatenate, columns)))
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise WorkloadError(
-            f"{part} is a {type(given).__name__}; give a pair of inputs and labels, or these and"
+            f"{name} is a {type(given).__name__}; give a pair of inputs and labels, or these and"
             " weights, or a Dataset of batches"
         )
     return tuple(given)
 
 
-def _tested_parts(
-    given: Sequence[Any], test: Any, share: float
-) -> tuple[Sequence[Any], Sequence[Any]]:
+def _split(given: Sequence[Any], test: Any, share: float) -> tuple[Sequence[Any], Sequence[Any]]:
     """Returns what to train and to test with: `test`, or else the last examples, as with Keras."""
     if test is not None:
         return given, _read(test, "validation_data")

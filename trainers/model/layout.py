@@ -118,7 +118,6 @@ class FlatLayout:
         return sum(self.sizes)
 
     def pack(self, values: Sequence[Any]) -> Vector:
-        """Joins values, in their order, to a flat vector."""
         parts = [np.asarray(value, np.float32).ravel() for value in values]
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
@@ -129,7 +128,6 @@ class FlatLayout:
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def name(self, flat: Vector) -> dict[str, Vector]:
-        """Cuts a flat vector into arrays, by logical name."""
         return dict(zip(self.names, self.split(flat), strict=True))
 
     def from_named(self, arrays: Mapping[str, Vector]) -> Vector:

@@ -81,10 +81,11 @@ class MomentumSGD(Optimizer):
 class KerasOptimizer(Optimizer):
     """Any Keras optimizer: not stateless on TensorFlow, so a state passes through its variables."""
 
-    def __init__(self, workload: Workload, layout: FlatLayout, part: slice = slice(None)) -> None:
-        positions = dense_variables(build_model(workload))[part]
-        variables = [one for _, one in positions]
-        super().__init__(FlatLayout(layout.names[part], layout.shapes[part]), variables)
+    def __init__(
+        self, workload: Workload, layout: FlatLayout, positions: Sequence[tuple[int, Any]]
+    ) -> None:
+        variables = [variable for _, variable in positions]
+        super().__init__(layout, variables)
         self._optimizer = build_optimizer(workload)
         self._owners = _noted_owners(self._optimizer, variables)
         excluded = excluded_variables(self._optimizer)
@@ -182,12 +183,15 @@ def _noted_owners(optimizer: Any, variables: Sequence[Any]) -> dict[int, int]:
     return owners
 
 
-def make_optimizer(workload: Workload, layout: FlatLayout, part: slice = slice(None)) -> Optimizer:
-    """Makes the workload's optimizer for parameters of this layout, or a part of its variables."""
+def make_optimizer(
+    workload: Workload, layout: FlatLayout, chosen: slice = slice(None)
+) -> Optimizer:
+    """Makes the workload's optimizer for parameters of this layout, or some of its variables."""
+    positions = dense_variables(build_model(workload))[chosen]
+    layout = FlatLayout(layout.names[chosen], layout.shapes[chosen])
     if workload.optimizer is not None:
-        return KerasOptimizer(workload, layout, part)
-    variables = [one for _, one in dense_variables(build_model(workload))][part]
-    return MomentumSGD(FlatLayout(layout.names[part], layout.shapes[part]), variables)
+        return KerasOptimizer(workload, layout, positions)
+    return MomentumSGD(layout, [variable for _, variable in positions])
 
 
 def unpack(flat: Any, layout: FlatLayout) -> list[Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 from zipfile import ZIP_STORED, ZipFile, is_zipfile
 
 import msgspec
@@ -61,15 +61,6 @@ from syncswitch.trainers.trainer import Observer
 _LOG = logging.getLogger(__name__)
 
 _GROUPS = ("parameters", "slots", "statistics")
-_SCALARS = {
-    "model": str,
-    "seed": int,
-    "worker_step": int,
-    "first_protocol_worker_steps": int,
-    "updates": int,
-    "elapsed_seconds": float,
-    "history": str,
-}
 # The array that says which others are embeddings.
 _LAYOUTS = "embeddings"
 
@@ -98,6 +89,11 @@ class Checkpoint:
     @property
     def layouts(self) -> tuple[EmbeddingLayout, ...]:
         return () if self.embeddings is None else self.embeddings.layouts
+
+
+_SCALARS = {
+    name: kind for name, kind in get_type_hints(Checkpoint).items() if kind in (int, float, str)
+}
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

@@ -180,13 +180,11 @@ class ModelTester:
             return self._function.ids(inputs, tf.constant(0.0), training=False)
 
         traced = tf.function(asked, autograph=False, reduce_retracing=True)
-        found = [np.zeros(0, np.int64) for _ in embeddings]
+        ids = [np.zeros(0, np.int64) for _ in embeddings]
         for examples in self._batches():
-            found = [
-                np.union1d(ids, more) for ids, more in zip(found, traced(*examples), strict=True)
-            ]
+            ids = list(map(np.union1d, ids, traced(*examples)))
         try:
-            return list(map(checked_ids, embeddings, found))
+            return list(map(checked_ids, embeddings, ids))
         except ValueError as error:
             raise self._workload.error(str(error)) from error
 

@@ -6,7 +6,7 @@ which 5 determine the converged accuracy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,15 +27,7 @@ def basic_network(blocks_per_stage: int, classes: int) -> Any:
     Three stages with 16, 32 and 64 filters. Where the shape changes, the shortcut has no parameters
     (the paper's option A): every other pixel, and zeros for the new channels.
     """
-    from keras import Input, Model, layers
-
-    inputs = Input(_SHAPE)
-    outputs = layers.ReLU()(_convolution(inputs, 16, 3))
-    for stage, filters in enumerate((16, 32, 64)):
-        for block in range(blocks_per_stage):
-            strides = 2 if stage and not block else 1
-            outputs = _basic_block(outputs, filters, strides)
-    return Model(inputs, _classified(outputs, classes))
+    return _network(_basic_block, 16, [blocks_per_stage] * 3, classes)
 
 
 def bottleneck_network(blocks: Sequence[int], classes: int) -> Any:
@@ -46,18 +38,26 @@ def bottleneck_network(blocks: Sequence[int], classes: int) -> Any:
     (option B). A stage halves the size in its first 3 x 3 convolution, as in Tensor2Tensor.
     The stages have 64, 128, 256, ... filters.
     """
+    return _network(_bottleneck, 64, blocks, classes)
+
+
+def _network(
+    block: Callable[[Any, int, int, bool], Any], filters: int, blocks: Sequence[int], classes: int
+) -> Any:
     from keras import Input, Model, layers
 
     inputs = Input(_SHAPE)
-    outputs = layers.ReLU()(_convolution(inputs, 64, 3))
+    outputs = layers.ReLU()(_convolution(inputs, filters, 3))
     for stage, count in enumerate(blocks):
-        for block in range(count):
-            strides = 2 if stage and not block else 1
-            outputs = _bottleneck(outputs, 64 * 2**stage, strides, projects=not block)
-    return Model(inputs, _classified(outputs, classes))
+        for number in range(count):
+            strides = 2 if stage and not number else 1
+            outputs = block(outputs, filters * 2**stage, strides, number == 0)
+    pooled = layers.GlobalAveragePooling2D()(outputs)
+    classified = layers.Dense(classes, activation="softmax", kernel_regularizer=_decay())(pooled)
+    return Model(inputs, classified)
 
 
-def _basic_block(inputs: Any, filters: int, strides: int) -> Any:
+def _basic_block(inputs: Any, filters: int, strides: int, _: bool) -> Any:
     from keras import layers
 
     outputs = layers.ReLU()(_convolution(inputs, filters, 3, strides))
@@ -73,7 +73,7 @@ def _basic_block(inputs: Any, filters: int, strides: int) -> Any:
     return layers.ReLU()(layers.Add()([outputs, shortcut]))
 
 
-def _bottleneck(inputs: Any, filters: int, strides: int, *, projects: bool) -> Any:
+def _bottleneck(inputs: Any, filters: int, strides: int, projects: bool) -> Any:
     from keras import layers
 
     outputs = layers.ReLU()(_convolution(inputs, filters, 1))
@@ -96,13 +96,6 @@ def _convolution(inputs: Any, filters: int, size: int, strides: int = 1) -> Any:
         kernel_regularizer=_decay(),
     )(inputs)
     return layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(outputs)
-
-
-def _classified(inputs: Any, classes: int) -> Any:
-    from keras import layers
-
-    pooled = layers.GlobalAveragePooling2D()(inputs)
-    return layers.Dense(classes, activation="softmax", kernel_regularizer=_decay())(pooled)
 
 
 def _decay() -> Any:

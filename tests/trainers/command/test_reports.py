@@ -90,10 +90,7 @@ def test_garbage_is_refused(said: Said) -> None:
         '{"step": 1, "seconds": NaN}',
         '{"step": 1, "diverged": 1}',
     ):
-        with pytest.raises(ValueError, match=r"^\w+ is ") as error:
-            parse_json(line)
-        assert len(str(error.value)) < 300
-        said(error.value)
+        said.refusal(ValueError, parse_json, line)
 
 
 @given(st.text() | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
@@ -292,9 +289,7 @@ def test_a_command_that_ends_too_early_is_refused(steps: tuple[int, ...]) -> Non
     found = followed(*((step, step / 10, 0.5) for step in steps))
     with pytest.raises(UserError, match=rf"step {steps[-1]} of 100; give the number"):
         found.check_whole()
-
-
-def test_a_loop_that_reports_before_each_interval_leaves_out_the_last_one() -> None:
+    # A loop that reports before each interval leaves out the last one.
     found = followed(*((step, step / 10, 0.5) for step in range(0, 100, 10)))
     found.check_whole()
     assert found.record().training_seconds == 10.0
@@ -359,6 +354,8 @@ def test_lines_are_whole_and_read_again_where_the_file_became_shorter(path: Path
     bar = GrowingFile(path, rb"[\r\n]")
     path.write_text("1 %\r2 %\r\n3 %")
     assert [line for _, line in bar.new_lines() if line] == ["1 %", "2 %"]
+    path.write_text("one\ntwo\n", encoding="utf-8-sig")  # a mark of the byte order
+    assert list(GrowingFile(path).new_lines()) == [(1, "one"), (2, "two")]
 
 
 def test_the_same_output_is_quoted_once() -> None:
@@ -430,6 +427,3 @@ def test_a_run_that_reports_no_accuracy_is_told_early(
     assert log.lacks_accuracy(seconds, lines, is_heard=is_heard) == where
 
 
-def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(path: Path) -> None:
-    path.write_text('{"step": 1}\n{"step": 2}\n', encoding="utf-8-sig")
-    assert list(GrowingFile(path).new_lines()) == [(1, '{"step": 1}'), (2, '{"step": 2}')]

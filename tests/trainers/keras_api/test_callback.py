@@ -232,15 +232,6 @@ def test_a_policy_file_and_a_line_in_the_log(
         make(str(tmp_path / "other.json"))
 
 
-def test_what_cannot_be_is_refused(said: Said) -> None:
-    for values in (
-        {"workers": 0},
-        {"initial_worker_step": -1},
-        {"worker_steps_per_batch": (4, 0)},
-    ):
-        said.refusal(UserError, make, JOB, **values)
-
-
 NOT_FINITE = "the training loss is not a finite number"
 
 
@@ -439,9 +430,12 @@ def test_without_a_policy_its_own_validations_send_it_back(keras: Any, own_model
     assert of_loss.switch_worker_step == 32  # 75 %, in whole rounds
 
 
-def test_without_a_policy_what_is_missing_is_one_line(said: Said) -> None:
+def test_what_cannot_be_and_what_is_missing_without_a_policy_is_one_line(said: Said) -> None:
     given: dict[str, Any] = {"total_worker_steps": W, "workers": N}
     for policy, options in (
+        (JOB, {"workers": 0}),
+        (JOB, {"initial_worker_step": -1}),
+        (JOB, {"worker_steps_per_batch": (4, 0)}),
         (None, {"workers": N}),
         (None, {**given, "monitor": "val_mae"}),
         (None, {**given, "total_worker_steps": 1}),
