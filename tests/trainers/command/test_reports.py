@@ -425,5 +425,3 @@ def test_a_run_that_reports_no_accuracy_is_told_early(
         log.add(report, 1.0)
     seconds, lines, is_heard = output
     assert log.lacks_accuracy(seconds, lines, is_heard=is_heard) == where
-
-

@@ -135,15 +135,6 @@ def test_present_values_optimizer_and_epochs_are_those_given(keras: Any) -> None
     assert model.get_weights()[0][:, 0] == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_schedule_goes_by_worker_steps(keras: Any) -> None:
-    model = linear_model()
-    decay = keras.optimizers.schedules.PiecewiseConstantDecay([15], [0.01, 0.001])
-    model.compile(keras.optimizers.SGD(decay), keras.losses.MeanAbsoluteError())
-    record = fit(model, **constant(), epochs=2)
-    assert record.spec.identity.recipe.learning_rate_boundaries == ((16, 0.1),)
-    assert "MeanAbsoluteError" in (record.spec.identity.recipe.loss or "")
-
-
 def test_a_training_that_is_stopped_or_diverges_leaves_the_model_alone(keras: Any) -> None:
     model = linear_model()
     model.compile(keras.optimizers.SGD(0.01), mean_output)

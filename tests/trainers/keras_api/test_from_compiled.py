@@ -13,7 +13,6 @@ from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import build_metric, build_model, decided_by
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.batches import Outputs
 from tests.trainers.jobs import dense_model, digits_data
 from tests.wording import Said
 
@@ -66,20 +65,6 @@ def test_a_schedule_and_other_metrics_are_those_of_compile(keras: Any) -> None:
     data = found.load_data()
     assert (len(data.train_inputs), len(data.test_inputs)) == (48, 16)
     assert (data.test_labels == Y[48:]).all()
-
-
-@pytest.mark.parametrize("loss", ["binary_crossentropy", "mse", "object", "logits"])
-@pytest.mark.parametrize("class_weight", [None, {0: 0.5, 1: 3.0}])
-def test_the_loss_is_that_of_fit(keras: Any, loss: str, class_weight: Any) -> None:
-    built = {
-        "object": keras.losses.BinaryCrossentropy(label_smoothing=0.1),
-        "logits": keras.losses.BinaryCrossentropy(from_logits=True),
-    }.get(loss, loss)
-    model = binary_model(keras, loss=built, run_eagerly=True)
-    outputs = Outputs(made(model, class_weight=class_weight), model)
-    mine = float(outputs.loss(Y, model(X), training=True))
-    # Labels of shape [batch], outputs of shape [batch, 1]; before its step.
-    assert mine == pytest.approx(model.train_on_batch(X, Y, class_weight=class_weight), rel=1e-5)
 
 
 def test_what_is_trained_is_drawn_anew_and_what_is_frozen_stays(keras: Any) -> None:

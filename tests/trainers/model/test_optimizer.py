@@ -19,7 +19,6 @@ from syncswitch.trainers.model.optimizer import (
     MomentumSGD,
     make_optimizer,
 )
-from tests.trainers.clicks import of_keras
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, momentum_answer
 
 # That of `CONSTANT`.
@@ -62,24 +61,6 @@ def test_momentum_sgd_has_the_known_answer_with_changing_rates_and_momenta() -> 
 
 
 class TestKerasOptimizer:
-    @pytest.mark.parametrize(
-        "build",
-        [
-            *map(of_keras, ["Adam", "AdamW", "RMSprop", "Adagrad"]),
-            of_keras("SGD", momentum=0.9, nesterov=True),
-        ],
-    )
-    def test_updates_as_keras_does(self, keras: Any, build: Callable[[], Any]) -> None:
-        optimizer, reference = made_of(build), build()
-        variable = keras.Variable(np.ones((4, 1), np.float32))
-        gradient = keras.ops.convert_to_tensor(CONSTANT_GRADIENT.reshape(4, 1))
-        state = start_of(optimizer)
-        for rate in (0.1, 0.1, 0.02):
-            state = apply(optimizer, state, rate)
-            reference.learning_rate = rate
-            reference.apply([gradient], [variable])
-        np.testing.assert_allclose(state[0], variable.numpy().ravel(), rtol=1e-6)
-
     def test_keeps_nothing_of_a_state_it_has_seen(self, keras: Any) -> None:
         optimizer = made_of(keras.optimizers.Adam)
         start = start_of(optimizer)
