@@ -41,25 +41,10 @@ def push(cluster: Cluster, step: int = 0, rate: float = 1.0, seed: int = 0) -> P
     return cluster.step(0, task)
 
 
-def dense(keras: Any, *before: Any, **fields: Any) -> Any:
+def dense(keras: Any, *before: Any) -> Any:
     """A linear model whose weights are ones."""
-    last = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", **fields)
+    last = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
     return keras.Sequential([keras.Input((4,)), *before, last])
-
-
-def regularized(keras: Any) -> Any:
-    return dense(keras, kernel_regularizer=keras.regularizers.L2(0.25))
-
-
-def mixed_precision(keras: Any) -> Any:
-    return dense(keras, dtype="mixed_bfloat16")
-
-
-def branched(keras: Any) -> Any:
-    inputs = keras.Input((4,))
-    left = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(inputs)
-    right = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")(inputs)
-    return keras.Model(inputs, keras.layers.Add()([left, right]))
 
 
 def frozen(keras: Any) -> Any:
@@ -89,9 +74,6 @@ class TestModels:
     @pytest.mark.parametrize(
         ("model", "gradient"),
         [
-            (regularized, CONSTANT_GRADIENT + 2 * 0.25),
-            (mixed_precision, CONSTANT_GRADIENT),
-            (branched, np.concatenate([CONSTANT_GRADIENT, 1 + CONSTANT_GRADIENT])),
             (frozen, CONSTANT_GRADIENT),
             (subclassed, 2 * CONSTANT_GRADIENT),
             (partial(subclassed, has_mode=True), 2 * CONSTANT_GRADIENT),
@@ -101,11 +83,9 @@ class TestModels:
         self, keras: Any, model: Callable[[Any], Any], gradient: np.ndarray
     ) -> None:
         cluster = cluster_of(lambda: model(keras))
-        loss = push(cluster).loss
+        push(cluster)
         state = cluster.state()
         np.testing.assert_allclose(state.parameters, 1 - gradient, rtol=1e-2)
-        if model is regularized:
-            assert loss == pytest.approx(CONSTANT_GRADIENT.sum() + 0.25 * 4)
         if model is frozen:
             np.testing.assert_array_equal(state.statistics, np.eye(4).ravel())
 
