@@ -71,9 +71,7 @@ def test_what_is_wrong_is_said_in_one_line(said: Said) -> None:
         "straggler:worker=1,at=1%,for=1s,delay=5%",
         "straggler:worker=1,at=1%,for=1s,slowdown=1",
     ):
-        with pytest.raises(UserError) as caught:
-            parse_injection(text)
-        said(caught.value)
+        said.refusal(UserError, parse_injection, text)
 
 
 @given(text=st.text(max_size=40) | st.from_regex(r"(kill|straggler|hang):[a-z=,%0-9.]{0,40}"))
@@ -123,9 +121,7 @@ def test_what_does_not_fit_a_job_is_refused(said: Said) -> None:
         (["kill:ps,at=1%", "kill:ps,at=1.0%"], 4, 40),
         (["kill:worker=0,at=1%", "hang:worker=1,at=1%"], 2, 40),
     ):
-        with pytest.raises(UserError) as caught:
-            injections(texts, workers, switch_percent)
-        said(caught.value)
+        said.refusal(UserError, injections, texts, workers, switch_percent)
 
 
 def test_a_parameter_server_that_does_not_exist_cannot_be_disturbed() -> None:

@@ -512,9 +512,7 @@ def test_what_a_simulated_cluster_cannot_do_is_refused(said: Said) -> None:
         ),
         RunConditions(switch_mechanism="restart"),
     ):
-        with pytest.raises(UserError) as caught:
-            run(replace(spec_of(100, workers=2), conditions=conditions))
-        said(caught.value)
+        said.refusal(UserError, run, replace(spec_of(100, workers=2), conditions=conditions))
 
 
 SLOW_SECOND = ClusterProfile(compute_seconds=1.0, relative_speeds=(1.0, 0.5), barrier_seconds=1.0)

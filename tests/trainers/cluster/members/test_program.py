@@ -139,9 +139,7 @@ def test_what_does_not_fit_is_refused_in_one_line(keras: Any, said: Said) -> Non
         changes = {field: partial(value, keras) if callable(value) else value}
         workload = replace(DENSE, **changes)
         data = workload.load_data()
-        with pytest.raises(WorkloadError) as error:
-            Program(workload, data)
-        said(error.value)
+        said.refusal(WorkloadError, Program, workload, data)
 
 
 def test_a_loss_given_for_the_function_that_builds_it_is_taken(keras: Any) -> None:
