@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
     from syncswitch.searcher.strategies.paper import PaperStrategy
 
-__all__ = [
-    "AdaptiveStrategy",
-    "BinarySearchSampler",
-    "PaperStrategy",
-]
+__all__ = ["AdaptiveStrategy", "BinarySearchSampler", "PaperStrategy"]
 
 __getattr__ = lazy_names(
     __name__,

@@ -200,12 +200,7 @@ def search(
         **strategy_options,
     )
     check_copies(tensorboard, mlflow)
-    plan, job = plan_search(
-        chosen,
-        request,
-        decides,
-        threshold_is_given=threshold is not None,
-    )
+    plan, job = plan_search(chosen, request, decides, threshold_is_given=threshold is not None)
     for word in (job.note, too_short(job.identity, plan.strategy)):
         if word is not None:
             _LOG.warning(word)

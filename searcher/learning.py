@@ -26,11 +26,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
     Assessment,
 )
 from syncswitch.searcher.strategies.base import Decided, Decision
-from syncswitch.searcher.strategies.baseline import (
-    THRESHOLD_RUNS,
-    AllowedLoss,
-    measured_threshold,
-)
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, AllowedLoss, measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost, width_of
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy

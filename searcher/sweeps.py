@@ -267,11 +267,7 @@ class SweepPlan:
                 SweptJob(job.identity, job.conditions, study, new_runs, points, called, own)
             )
         sweep = Sweep(
-            tuple(jobs),
-            self.reference_percent,
-            self.threshold,
-            self.target_accuracy,
-            self.policies,
+            tuple(jobs), self.reference_percent, self.threshold, self.target_accuracy, self.policies
         )
         if sweep.target_accuracy is not None:
             for swept in jobs:

@@ -31,11 +31,7 @@ from syncswitch.cli.options import (
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.cli.words import in_options
-from syncswitch.searcher.backends.base import (
-    USUAL_EXPECTED_RUNS,
-    ClusterChoice,
-    TrainerChoice,
-)
+from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice, TrainerChoice
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import TRAINING
 from syncswitch.storage.errors import UserError, one_line

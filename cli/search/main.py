@@ -35,10 +35,7 @@ _COMMANDS = {
         "exchange:export",
         "Copy searches, later runs and policies of WORKLOAD, or of all, to MLflow.",
     ),
-    "import": (
-        "exchange:import_runs",
-        "Import training runs made elsewhere from TABLE.",
-    ),
+    "import": ("exchange:import_runs", "Import training runs made elsewhere from TABLE."),
     "profile": ("profile:profile", "List, show and calibrate profiles of simulated clusters."),
     "db": ("db:db", "Check and upgrade the database."),
     "completion": (

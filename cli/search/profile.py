@@ -23,11 +23,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.protocols import check_protocols, choose_protocol, parse_pair
 from syncswitch.trainers.replay import read_recording
-from syncswitch.trainers.simulated.profile import (
-    load_profile,
-    profile_names,
-    write_profile,
-)
+from syncswitch.trainers.simulated.profile import load_profile, profile_names, write_profile
 from syncswitch.trainers.simulated.timeline import TimedJob, simulate_phases
 
 _MOST_SEEDS = 100

@@ -38,11 +38,7 @@ _STANDARD_OUTPUT = Path("-")
 )
 @common_options
 def report(
-    selection: Selection,
-    study: str | None,
-    output: Path,
-    storage_url: str,
-    as_json: bool,
+    selection: Selection, study: str | None, output: Path, storage_url: str, as_json: bool
 ) -> None:
     """Write what is known about WORKLOAD as one HTML page with figures.
 

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import (
-    Job,
-    JobRequest,
-    TrainerChoice,
-    option,
-)
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.metric import GOALS
@@ -47,9 +42,7 @@ class UsersCommand(TrainerChoice):
         metavar="TEXT",
     )
     total_steps: int | None = option(
-        "Steps of a whole training, as the command counts them.",
-        int,
-        metavar="N",
+        "Steps of a whole training, as the command counts them.", int, metavar="N"
     )
     metric_file: str = option(
         'Where the command writes lines such as {"step": 100, "seconds": 12.5, "accuracy":'
@@ -58,9 +51,7 @@ class UsersCommand(TrainerChoice):
         default=DEFAULT_METRIC_FILE,
     )
     step_name: str = option(
-        "Key of the steps done in these lines, such as iter.",
-        metavar="NAME",
-        default="step",
+        "Key of the steps done in these lines, such as iter.", metavar="NAME", default="step"
     )
     metric_pattern: str | None = option(
         "Read the results from the command's output instead: a regular expression with"
@@ -73,14 +64,11 @@ class UsersCommand(TrainerChoice):
         metavar="NAME",
     )
     metric_goal: str | None = option(
-        "Whether more of the metric is better, or less.",
-        choices=GOALS,
+        "Whether more of the metric is better, or less.", choices=GOALS
     )
     metric_unit: str | None = option("Unit of the metric, for people, such as km.", metavar="UNIT")
     timeout: float | None = option(
-        "A run that takes longer has failed. Default: no limit.",
-        float,
-        metavar="SECONDS",
+        "A run that takes longer has failed. Default: no limit.", float, metavar="SECONDS"
     )
     silence: float = option(
         "A run that neither prints nor reports for this long has failed.",
@@ -89,9 +77,7 @@ class UsersCommand(TrainerChoice):
         default=DEFAULT_SILENCE_SECONDS,
     )
     output_folder: Path = option(
-        "Every run gets a folder in it, which is kept.",
-        Path,
-        default=DEFAULT_FOLDER,
+        "Every run gets a folder in it, which is kept.", Path, default=DEFAULT_FOLDER
     )
 
     def __post_init__(self) -> None:

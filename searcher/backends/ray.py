@@ -30,14 +30,10 @@ class RayCluster(ProcessesChoice):
         default=AUTO,
     )
     cpus_per_worker: float = option(
-        "CPUs, as Ray counts them, of each worker.",
-        float,
-        default=_USUAL.cpus_per_worker,
+        "CPUs, as Ray counts them, of each worker.", float, default=_USUAL.cpus_per_worker
     )
     cpus_per_ps: float = option(
-        "CPUs, as Ray counts them, of each parameter server.",
-        float,
-        default=_USUAL.cpus_per_ps,
+        "CPUs, as Ray counts them, of each parameter server.", float, default=_USUAL.cpus_per_ps
     )
     ray_placement: str = option(
         "spread = over as many nodes as there are; pack = onto as few as possible.",

@@ -20,10 +20,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ReportData", "load_report", "page_of"]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "data": "ReportData load_report",
-        "page": "page_of",
-    },
-)
+__getattr__ = lazy_names(__name__, {"data": "ReportData load_report", "page": "page_of"})

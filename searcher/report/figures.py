@@ -33,13 +33,7 @@ from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.replay import RecordedRun
 
-__all__ = [
-    "accuracy_by_switch",
-    "accuracy_over_time",
-    "later_uses",
-    "search_path",
-    "training_time",
-]
+__all__ = ["accuracy_by_switch", "accuracy_over_time", "later_uses", "search_path", "training_time"]
 
 _SPREAD = 0.22  # of the runs of a switch point, in halvings
 _MOST_WORDS = 16  # runs of a search whose accuracies are written

@@ -19,11 +19,7 @@ from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER, Prefixes, as_whole
 from syncswitch.searcher.search.observer import TrialObserver, planned_switch_worker_step
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.recorded import (
-    baseline_of_pairs,
-    recorded_result,
-    sweep_band,
-)
+from syncswitch.searcher.search.recorded import baseline_of_pairs, recorded_result, sweep_band
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.study import Claim, Patience, SearchState, begin_study
 from syncswitch.searcher.strategies.base import Strategy, Wait

@@ -116,9 +116,7 @@ class BinarySearchSampler(BaseSampler):
             other for other in study.get_trials(deepcopy=False) if other.number != trial.number
         ]
         planned = plan_trial(
-            strategy,
-            self._finished(study, others),
-            in_flight_runs(others, self._parameter),
+            strategy, self._finished(study, others), in_flight_runs(others, self._parameter)
         )
         return float(planned.switch_percent)
 

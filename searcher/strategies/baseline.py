@@ -32,16 +32,7 @@ THRESHOLD_RUNS = 3
 """Runs of the first protocol alone in which a threshold is measured if none is given."""
 
 # By the number of runs: Student's t with one degree of freedom less at 95 %, times sqrt(1 + 1 / n).
-_DEVIATIONS = {
-    3: 3.372,
-    4: 2.631,
-    5: 2.335,
-    6: 2.177,
-    7: 2.077,
-    8: 2.010,
-    9: 1.960,
-    10: 1.923,
-}
+_DEVIATIONS = {3: 3.372, 4: 2.631, 5: 2.335, 6: 2.177, 7: 2.077, 8: 2.010, 9: 1.960, 10: 1.923}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +72,7 @@ def allowed_loss(threshold: float | None, runs: int | None) -> AllowedLoss | Non
 
 
 def measured_threshold(
-    accuracies: Sequence[float],
-    largest_loss: float | None = None,
-    runs: int = THRESHOLD_RUNS,
+    accuracies: Sequence[float], largest_loss: float | None = None, runs: int = THRESHOLD_RUNS
 ) -> float | None:
     """Returns how much the metric varies from run to run without a switch, as a threshold.
 

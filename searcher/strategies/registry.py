@@ -17,10 +17,7 @@ from syncswitch.storage.records.metric import USUAL_THRESHOLD
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import SearchInfo
 
-STRATEGIES: dict[str, type[Strategy]] = {
-    "adaptive": AdaptiveStrategy,
-    "paper": PaperStrategy,
-}
+STRATEGIES: dict[str, type[Strategy]] = {"adaptive": AdaptiveStrategy, "paper": PaperStrategy}
 DEFAULT_STRATEGY = "adaptive"
 
 # A sweep is no strategy to search with, but a database may hold one.

@@ -30,11 +30,7 @@ from syncswitch.storage.errors import (
     leave_out,
 )
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
-from syncswitch.storage.policies.unmeasured import (
-    LEARNT,
-    unmeasured_policy,
-    unmeasured_text,
-)
+from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy, unmeasured_text
 from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -68,10 +64,7 @@ class When:
     def __post_init__(self) -> None:
         if self.learn and not self.guarded:
             raise UserError(
-                "needs the guard",
-                parameter="learn",
-                value=True,
-                remedy=leave_out("guarded", False),
+                "needs the guard", parameter="learn", value=True, remedy=leave_out("guarded", False)
             )
         said = {
             "learn": self.learn,
@@ -257,8 +250,7 @@ def _exact(
         differences = min((_differences(one.identity, request) for one in candidates), key=len)
         differs = [part for one in differences for part in (", and for ", *one)]
         raise PolicyError(
-            [f"policy {request.choice!r} of {reference!r} is for ", *differs[1:]],
-            remedy=search,
+            [f"policy {request.choice!r} of {reference!r} is for ", *differs[1:]], remedy=search
         )
     raise PolicyError(
         f"policy {request.choice!r} is for workload {policy.job.workload!r} as it was with"

@@ -272,7 +272,7 @@ def save_model(
                 " ",
                 Set("resume", True, ""),
                 " saves it",
-            ),
+            )
         ) from error
 
 

@@ -38,11 +38,7 @@ from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
-from syncswitch.trainers.run.tensorboard import (
-    SideOutput,
-    logged,
-    watched_aside,
-)
+from syncswitch.trainers.run.tensorboard import SideOutput, logged, watched_aside
 from syncswitch.trainers.trainer import Observer
 
 if TYPE_CHECKING:

@@ -11,14 +11,7 @@ from typing import Any
 import click
 
 from syncswitch.cli.completion import complete_policy, complete_workload
-from syncswitch.cli.console import (
-    Row,
-    echo,
-    print_json,
-    print_note,
-    print_rows,
-    print_text,
-)
+from syncswitch.cli.console import Row, echo, print_json, print_note, print_rows, print_text
 from syncswitch.cli.options import (
     PROTOCOLS_HELP,
     FiniteRange,

@@ -11,10 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from syncswitch.searcher.strategies.adaptive.belief import (
-    DIVERGING_SHARE,
-    Belief,
-)
+from syncswitch.searcher.strategies.adaptive.belief import DIVERGING_SHARE, Belief
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
 from syncswitch.storage.records.guard import (
     ALARMED_AFTER,

@@ -186,9 +186,7 @@ AMP = """(
 
 
 @pytest.mark.parametrize(
-    ("resumes", "expected_runs"),
-    [(False, "10"), (True, "30")],
-    ids=["begins anew", "goes back"],
+    ("resumes", "expected_runs"), [(False, "10"), (True, "30")], ids=["begins anew", "goes back"]
 )
 def test_no_policy_is_published_that_its_own_figures_condemn(
     job: Job, sqlite_url: str, resumes: bool, expected_runs: str

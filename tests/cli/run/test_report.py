@@ -65,10 +65,7 @@ def test_of_a_run_that_lost_too_much_it_says_how_often_that_happens(
     ids=["both", "bsp", "asp"],
 )
 def test_without_a_policy_it_says_what_was_asked_for(
-    percent: float,
-    phases: tuple[PhaseRecord, ...],
-    capsys: pytest.CaptureFixture[str],
-    said: Said,
+    percent: float, phases: tuple[PhaseRecord, ...], capsys: pytest.CaptureFixture[str], said: Said
 ) -> None:
     spec = replace(RECORD.spec, switch_percent=percent)
     done = training(None, replace(RECORD, spec=spec, phases=phases))

@@ -151,8 +151,7 @@ def test_searchers_that_start_at_once_create_one_database(
 
 
 @pytest.mark.parametrize(
-    "settings",
-    ["ENCODING SQL_ASCII", "ENCODING LATIN1", "German", "SQL, DMY", "Postgres, MDY"],
+    "settings", ["ENCODING SQL_ASCII", "ENCODING LATIN1", "German", "SQL, DMY", "Postgres, MDY"]
 )
 def test_a_server_may_have_any_encoding_and_style_of_dates(
     new_postgresql: Callable[..., str], administrator: Engine, settings: str

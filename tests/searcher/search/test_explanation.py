@@ -177,10 +177,7 @@ def test_an_error_is_said_as_it_is() -> None:
         replace(one, low_accuracy=-13.5, high_accuracy=-12.0)
         for one in beliefs(0.1, 0.3, 0.52, 0.8, 1.0)
     )
-    why = replace(
-        WHY,
-        runs=(ExplainedRun(Observation(50.0, -12.5), last),),
-    )
+    why = replace(WHY, runs=(ExplainedRun(Observation(50.0, -12.5), last),))
     assert belief_cells(why, 0, error)[2] == ("MeanAbsoluteError", "12.5000 km")
     sure = why_sentences(why, "BSP", error)[0]
     assert "between 12.0000 km and 13.5000 km with a probability of 90 %" in sure

@@ -7,12 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from syncswitch.searcher.strategies.adaptive.guesses import (
-    Experience,
-    Floats,
-    Prior,
-    experience_of,
-)
+from syncswitch.searcher.strategies.adaptive.guesses import Experience, Floats, Prior, experience_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import NextTrial
 from syncswitch.searcher.strategies.observation import Observation
