@@ -92,14 +92,9 @@ def lessons_of(
     return [lessons[0], *(replace(lesson, cost=None) for lesson in lessons[1:])]
 
 
-def _tried(
-    failed: Iterable[FailedSwitch], total_worker_steps: int
-) -> list[tuple[float, float | None]]:
+def _tried(failed: Iterable[FailedSwitch], steps: int) -> list[tuple[float, float | None]]:
     return [
-        (
-            switch.switch_percent,
-            switch.accuracy if switch.worker_step >= total_worker_steps else None,
-        )
+        (switch.switch_percent, switch.accuracy if switch.worker_step >= steps else None)
         for switch in failed
     ]
 
@@ -547,12 +542,8 @@ def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPo
     """
     for entry in PolicyRegistry(database).entries(workload=identity.name):
         real = replace(entry.identity, simulated_cluster=None)
-        if (
-            real != entry.identity
-            and real.fingerprint == identity.fingerprint
-            and CURRENT in entry.aliases
-            and entry.policy.threshold
-        ):
+        is_twin = real != entry.identity and real.fingerprint == identity.fingerprint
+        if is_twin and CURRENT in entry.aliases and entry.policy.threshold:
             return entry.policy
     return None
 

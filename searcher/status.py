@@ -284,11 +284,8 @@ class StoredSearch:
         costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
         completed_seconds = wall_seconds(rows[run.trial_number] for run in finished)
         pace = completed_seconds / costs.paid if finished and costs.paid else None
-        in_flight = tuple(
-            self._run_status(number, now, costs, pace)
-            for number in rows
-            if states[number] in _LIVING
-        )
+        living = [number for number in rows if states[number] in _LIVING]
+        in_flight = tuple(self._run_status(number, now, costs, pace) for number in living)
         is_over = state in _OVER
         return SearchStatus(
             info=search,
@@ -316,10 +313,8 @@ class StoredSearch:
         return seen_at is not None and now - seen_at < _RECENT
 
     def _counts(self, strategy: Strategy, spent: SearchCost, running: int) -> RunCounts:
-        interrupted = sum(
-            self.states[number] == TrialState.FAILED and row.is_interrupted
-            for number, row in self.rows.items()
-        )
+        failed = (row for n, row in self.rows.items() if self.states[n] == TrialState.FAILED)
+        interrupted = sum(row.is_interrupted for row in failed)
         return RunCounts(
             finished_runs=len(self.finished),
             most_runs=strategy.most_runs if strategy.repeats else None,

@@ -72,10 +72,8 @@ def baseline_of(done: Training) -> Baseline | None:
         if runs > 1:  # that of a further run, two standard deviations either way
             noise = 2 * statistics.stdev(done.alone_seconds) / mean * math.sqrt(1 + 1 / runs)
         return Baseline(mean, source, max(_LEAST_NOISE, noise))
-    if (
-        spec.switch_percent >= _LONG_PHASE_PERCENT
-        or record.phases[0].seconds >= _LONG_PHASE_SECONDS
-    ):
+    is_long = record.phases[0].seconds >= _LONG_PHASE_SECONDS
+    if is_long or spec.switch_percent >= _LONG_PHASE_PERCENT:
         estimated = _estimated(record)
         if estimated is not None:
             source = f"{name} alone, as estimated from the pace of this run's {label} phase"
@@ -98,10 +96,8 @@ def _estimated(record: TrialRecord) -> tuple[float, float] | None:
     ends = {e.worker_step: e.elapsed_seconds for e in record.evaluations}
     ends[first.end_worker_step] = first.seconds
     points = [(step, ends[step]) for step in sorted(ends) if step <= first.end_worker_step]
-    paces = [
-        (later - seconds) / (after - step)
-        for (step, seconds), (after, later) in itertools.pairwise(points)
-    ]
+    parts = itertools.pairwise(points)
+    paces = [(later - seconds) / (after - step) for (step, seconds), (after, later) in parts]
     if len(paces) < _FEWEST_PACES or min(paces) <= 0:
         return None
     (start, start_seconds), (end, end_seconds) = points[0], points[-1]
@@ -263,23 +259,18 @@ def _outcome(done: Training) -> str:
         if percent in (0, 100):
             how = f"with {first if percent else second} alone"
         return f"{job}, {how} as you asked: {accuracy}."
+    reached = f"{job} with policy version {policy.version}: {accuracy}"
     if not policy.threshold and record.spec.switch_percent == BASELINE_PERCENT:
         return (
-            f"{job} with policy version {policy.version}: {accuracy}. This is one of the"
-            f" {policy.threshold_runs} runs without a switch that measure the target, and how much"
-            " worse later models may be."
+            f"{reached}. This is one of the {policy.threshold_runs} runs without a switch that"
+            " measure the target, and how much worse later models may be."
         )
     if target is None or not policy.threshold:
-        return (
-            f"{job} with policy version {policy.version}: {accuracy}. {promise_sentences(policy)}"
-        )
+        return f"{reached}. {promise_sentences(policy)}"
     guard, seconds = record.guard, _seconds_to_target(done)
     is_alone = record.spec.switch_percent == BASELINE_PERCENT
     if is_alone and target.runs == 1 and target.accuracy == record.converged_accuracy:
-        return (
-            f"{job} with policy version {policy.version}: {accuracy}, which is the target of later"
-            " runs."
-        )
+        return f"{reached}, which is the target of later runs."
     held = held_text(
         record.converged_accuracy,
         target,
@@ -288,15 +279,15 @@ def _outcome(done: Training) -> str:
         is_let_through=guard is not None and guard.held_percent not in (None, BASELINE_PERCENT),
     )
     aim = metric.text(target.accuracy)
-    reached = "never reached" if seconds is None else f"first reached after {seconds:.1f} s"
-    compared = f", {held}; target {reached}"
+    when = "never reached" if seconds is None else f"first reached after {seconds:.1f} s"
+    compared = f", {held}; target {when}"
     if record.converged_accuracy >= target.accuracy:
-        compared = f" (target {aim}, {reached})"
+        compared = f" (target {aim}, {when})"
     # A run that went back changes the mean of those without a switch.
     before = None if record.spec.band is None else record.spec.band.target_accuracy
     if guard is not None and guard.failed and before is not None and metric.text(before) != aim:
         compared += f"; when the guard sent it back, the target was {metric.text(before)}"
-    return f"{job} with policy version {policy.version}: {accuracy}{compared}."
+    return f"{reached}{compared}."
 
 
 def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:

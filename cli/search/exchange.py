@@ -37,14 +37,12 @@ def export(reference: str | None, mlflow: str, storage_url: str, as_json: bool) 
     check_mlflow(mlflow)
     with open_database(storage_url, create=False) as database:
         workloads = _workloads(TrialStore(database), PolicyRegistry(database), reference)
-        counts = [
-            (workload.identity, copy_job(database, mlflow, workload)) for workload in workloads
-        ]
+        counts = [(job.identity, copy_job(database, mlflow, job)) for job in workloads]
     if as_json:
         print_json(
             [
-                {"workload": one.name, "fingerprint": one.fingerprint, "runs": runs}
-                for one, runs in counts
+                {"workload": job.name, "fingerprint": job.fingerprint, "runs": runs}
+                for job, runs in counts
             ]
         )
         return

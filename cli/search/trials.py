@@ -105,11 +105,8 @@ def trials(
     kind = chosen_format(format_name, output, as_json, "csv, json or parquet", only_files)
     if kind == "parquet" and output is None and sys.stdout.isatty():
         raise UserError("Parquet cannot be shown on a terminal; name a file with -o FILE")
-    choice: TrialChoice = {
-        "kinds": ("search", "import"),
-        "workload": selector_of(reference),
-        "study": study,
-    }
+    workload = selector_of(reference)
+    choice: TrialChoice = {"kinds": ("search", "import"), "workload": workload, "study": study}
     with open_database(storage_url, create=False) as database:
         if kind == "table" and wants_events:
             of = f" of {reference}" if reference else ""
@@ -130,12 +127,7 @@ def _export(
         rows = TrialStore(database).each_trial(**choice)
         tables.write_text(file, tables.json_text(map(_document, rows)))
         return
-    query = {
-        "evaluations": run_rows.evaluations,
-        "events": run_rows.events,
-        "trials": run_rows.trials,
-    }[name]
-    blocks = database.row_blocks(query(choice))
+    blocks = database.row_blocks(getattr(run_rows, name)(choice))
     if kind == "json":
         tables.write_text(
             file, tables.json_text(row._asdict() for block in blocks for row in block)

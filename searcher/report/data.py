@@ -255,10 +255,8 @@ class ReportData:
         by_percent: dict[float, list[ReportRun]] = {}
         for run in self.compared:
             by_percent.setdefault(run.trial.candidate_percent or 0.0, []).append(run)
-        return tuple(
-            SwitchPoint(percent, tuple(by_percent[percent]))
-            for percent in sorted(by_percent, reverse=True)
-        )
+        latest_first = sorted(by_percent, reverse=True)
+        return tuple(SwitchPoint(percent, tuple(by_percent[percent])) for percent in latest_first)
 
     @property
     def baseline(self) -> SwitchPoint | None:

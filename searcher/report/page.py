@@ -114,15 +114,10 @@ def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tu
         words = f"of 100 runs{bare} stay {mean}{own}"
         figures.append((f"about {100 * answer.promise.kept_share:.0f}", words))
     may_lose = answer.guarded and gain is not None and (gain.low or gain.value) <= 1
-    if (
-        answer.promise.confidence is not None
-        and answer.switch_percent < BASELINE_PERCENT
-        and not may_lose
-    ):
-        sure = "probability that it saves time"
-        if not answer.guarded:
-            sure = "probability that enough runs do"
-        figures.append((probability_text(answer.promise.confidence), sure))
+    sure, has_switch = answer.promise.confidence, answer.switch_percent < BASELINE_PERCENT
+    if sure is not None and has_switch and not may_lose:
+        words = "it saves time" if answer.guarded else "enough runs do"
+        figures.append((probability_text(sure), f"probability that {words}"))
     return figures
 
 
@@ -226,10 +221,8 @@ def job_facts(data: ReportData) -> list[tuple[str, str]]:
     """The job, fact by fact."""
     job, recipe = data.identity, data.identity.recipe
     interval, described = recipe.evaluation_interval_worker_steps, job.metric.description
-    decays = [
-        f"{factor:g} times from {step:,} on"
-        for step, factor in recipe.learning_rate_boundaries or ()
-    ]
+    boundaries = recipe.learning_rate_boundaries or ()
+    decays = [f"{factor:g} times from {step:,} on" for step, factor in boundaries]
     facts: list[tuple[str, object]] = [
         ("workload", job.name),
         ("loaded from", data.reference),

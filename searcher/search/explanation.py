@@ -179,12 +179,8 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     """Sentences for everything that is not in the rows."""
     said = [_bearing_text(why, first)] if why.bearing else []
     if why.answer is None:
-        if why.bearing:
-            return [
-                *said,
-                f"This job has not confirmed it: no run of {first} alone is there to compare with.",
-            ]
-        return [f"There is no answer yet: no run of {first} alone is there to compare with."]
+        begins = "This job has not confirmed it" if why.bearing else "There is no answer yet"
+        return [*said, f"{begins}: no run of {first} alone is there to compare with."]
     threshold, percent = why.strategy.threshold, why.answer.switch_percent
     if why.threshold_runs:
         said.append(sentence(measured_threshold_text(threshold, metric, first, why.threshold_runs)))

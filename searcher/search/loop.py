@@ -244,13 +244,8 @@ class TrialLoop(ABC, Generic[_Answer]):
         self, claim: Claim, trial: ReportedTrial, trainer: Trainer
     ) -> tuple[TrialRecord, bool]:
         """Trains the run, unless it is recorded: its record, and whether it was cancelled."""
-        wanted = TrialSpec(
-            self._identity,
-            claim.switch_percent,
-            claim.seed,
-            claim.replicate,
-            conditions=self._plan.conditions,
-        )
+        wanted = TrialSpec(self._identity, claim.switch_percent, claim.seed, claim.replicate)
+        wanted = replace(wanted, conditions=self._plan.conditions)
         band = sweep_band(self.store, self.strategy, wanted, self._plan.trainer)
         wanted = replace(wanted, band=band)
         recorded = recorded_result(self.store, wanted, self._plan.trainer)

@@ -108,11 +108,8 @@ def observations_in_study(
 
 def in_flight_runs(trials: Sequence[FrozenTrial], parameter: str) -> list[Key]:
     """Returns switch point and replicate of each running trial that has chosen them."""
-    return [
-        (percent, replicate)
-        for trial, percent, replicate in _chosen(trials, parameter)
-        if trial.state.name == "RUNNING"
-    ]
+    chosen = _chosen(trials, parameter)
+    return [(percent, number) for trial, percent, number in chosen if trial.state.name == "RUNNING"]
 
 
 def _chosen(

@@ -260,14 +260,8 @@ class _PairSearch(TrialLoop[PairOutcome]):
             seconds = _expected_seconds(conclusion, state.course.runs)
             seconds = math.inf if math.isnan(seconds) else seconds
         cost = total_cost(self._identity, state.rows.values())
-        return PairOutcome(
-            self._identity,
-            self.study_name,
-            conclusion,
-            seconds,
-            cost.completed_runs,
-            cost.paid_seconds,
-        )
+        runs, paid = cost.completed_runs, cost.paid_seconds
+        return PairOutcome(self._identity, self.study_name, conclusion, seconds, runs, paid)
 
     def _found(self, state: SearchState) -> Decided | Dropped | None:
         """The first conclusion of its runs, in the order in which they were asked for."""

@@ -57,18 +57,11 @@ class SearchPlan:
         least = options.get("least_runs", 1)
         _require(least <= strategy.runs, "least_runs", least, f"at most the {strategy.runs} runs")
         budget = options.get("budget", math.inf)
-        _require(
-            budget > 0 and ("budget" not in options or math.isfinite(budget)),
-            "budget",
-            budget,
-            "above 0, in trainings with the first protocol alone, such as 5",
-        )
-        _require(
-            0 <= self.base_seed <= LARGEST_SEED,
-            "seed",
-            self.base_seed,
-            f"a whole number, 0 to {LARGEST_SEED}",
-        )
+        fits = budget > 0 and ("budget" not in options or math.isfinite(budget))
+        allowed = "above 0, in trainings with the first protocol alone, such as 5"
+        _require(fits, "budget", budget, allowed)
+        allowed = f"a whole number, 0 to {LARGEST_SEED}"
+        _require(0 <= self.base_seed <= LARGEST_SEED, "seed", self.base_seed, allowed)
         if not strategy.threshold_runs:
             check_threshold(strategy.threshold, strategy.accuracy_range)
         elif budget < strategy.threshold_runs:

@@ -78,11 +78,8 @@ def usable_runs(
 
 def sound_baseline(runs: Iterable[Observation], highest_percent: float) -> list[int]:
     """The numbers of the runs of the first protocol alone that did not diverge."""
-    return [
-        run.trial_number
-        for run in runs
-        if run.switch_percent == highest_percent and not run.diverged
-    ]
+    alone = (run for run in runs if run.switch_percent == highest_percent)
+    return [run.trial_number for run in alone if not run.diverged]
 
 
 def measured_band(

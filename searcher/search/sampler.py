@@ -77,11 +77,8 @@ class BinarySearchSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         _require_one_objective(study)
         space = self._independent.infer_relative_search_space(study, trial)
-        return {
-            name: values
-            for name, values in space.items()
-            if self._strategy_on(name, values) is None
-        }
+        own = [name for name, values in space.items() if self._strategy_on(name, values)]
+        return {name: values for name, values in space.items() if name not in own}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

@@ -243,13 +243,10 @@ class SearchStudy:
     def _settle(
         self, trial: FrozenTrial, row: StoredTrial | None, patience: Patience
     ) -> Literal["told", "stale"] | None:
-        if (
-            row is not None
-            and row.state == TrialState.COMPLETE
-            and row.result.converged_accuracy is not None
-        ):
+        accuracy = None if row is None else row.result.converged_accuracy
+        if row is not None and row.state == TrialState.COMPLETE and accuracy is not None:
             self.note_result(trial.number, bool(row.result.diverged), row.times.training_seconds)
-            self.complete(trial.number, row.result.converged_accuracy)
+            self.complete(trial.number, accuracy)
             return "told"
         is_stale = self._is_stale(trial, row, patience)
         if not is_stale or self.store.get(self.name, trial.number) != row:

@@ -66,6 +66,8 @@ class Decided:
 
 
 Decision = NextTrial | Wait | Decided
+Outcomes = Sequence[tuple[float, float]]
+"""Likely results of a run: probabilities, which sum to 1, each with its accuracy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +252,11 @@ class Strategy(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """All attributes but `_NO_OPTIONS`, as JSON values.
+        """All attributes but `_OMITTED`, as JSON values.
 
         A search is stored with them, so that it stays what it was when a default changes.
         """
-        kept = (field.name for field in fields(self) if field.name not in _NO_OPTIONS)
+        kept = (field.name for field in fields(self) if field.name not in _OMITTED)
         values = {name: getattr(self, name) for name in kept}
         return {n: list(one) if isinstance(one, tuple) else one for n, one in values.items()}
 
@@ -299,13 +301,8 @@ class Strategy(ABC):
     def decide(self, finished: Iterable[Observation]) -> Decision:
         """Returns what to do next; while runs are under way, `planner.plan_trial` does so."""
 
-    def outcomes(
-        self, finished: Iterable[Observation], percent: float
-    ) -> Sequence[tuple[float, float]]:
-        """Returns likely results of a run: probabilities, which sum to 1, each with its accuracy.
-
-        Empty while the threshold is unknown, because all runs are needed until then.
-        """
+    def outcomes(self, finished: Iterable[Observation], percent: float) -> Outcomes:
+        """Empty while the threshold is unknown, because all runs are needed until then."""
         finished = list(finished)
         if self.missing_for_threshold(finished):
             return []
@@ -342,11 +339,4 @@ def is_guarded(strategy: Strategy) -> bool:
 
 _ANY_ACCURACY = 0.5
 _LARGEST_LOSS = 100.0  # in thresholds; the usual threshold of an accuracy is 1 % of its range
-_NO_OPTIONS = {
-    "halvings",
-    "runs",
-    "threshold",
-    "target_accuracy",
-    "lowest_percent",
-    "highest_percent",
-}
+_OMITTED = {"halvings", "runs", "threshold", "target_accuracy", "lowest_percent", "highest_percent"}

@@ -10,6 +10,7 @@ from typing_extensions import override
 from syncswitch.searcher.strategies.base import (
     Decision,
     NextTrial,
+    Outcomes,
     SearchProgress,
     Strategy,
     Wait,
@@ -71,9 +72,7 @@ class SweepStrategy(Strategy):
         return NextTrial(percent, len(self.replicates(percent)) - made)
 
     @override
-    def outcomes(
-        self, finished: Iterable[Observation], percent: float
-    ) -> Sequence[tuple[float, float]]:
+    def outcomes(self, finished: Iterable[Observation], percent: float) -> Outcomes:
         return [(1.0, 0.5)]
 
     @override

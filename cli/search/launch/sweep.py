@@ -253,11 +253,8 @@ def _rows(sweep: Sweep) -> Iterator[tuple[SweptJob, EvaluatedSwitchPoint, SpeedU
 
 def _policies_at(sweep: Sweep, job: SweptJob, percent: float) -> list[str]:
     """The names of the policies that switch there, the job's own policy last."""
-    names = [
-        f"{policy.job.workload}@{policy.version}"
-        for policy in sweep.policies
-        if policy.switch_percent == percent
-    ]
+    there = (policy for policy in sweep.policies if policy.switch_percent == percent)
+    names = [f"{policy.job.workload}@{policy.version}" for policy in there]
     own = job.own_policy
     if own is not None and own.switch_percent == percent:
         names.append(f"{own.job.workload}@{own.version} (its own)")

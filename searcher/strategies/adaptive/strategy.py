@@ -16,7 +16,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from syncswitch.searcher.strategies.base import (
     Decided,
     Decision,
     NextTrial,
+    Outcomes,
     SearchProgress,
     Strategy,
     SwitchPointBelief,
@@ -209,9 +210,7 @@ class AdaptiveStrategy(Strategy):
         return Assessment(self, finished).decision()
 
     @override
-    def outcomes(
-        self, finished: Iterable[Observation], percent: float
-    ) -> Sequence[tuple[float, float]]:
+    def outcomes(self, finished: Iterable[Observation], percent: float) -> Outcomes:
         return Assessment(self, finished).outcomes(percent)
 
     @override
@@ -479,9 +478,8 @@ class Assessment:
             asked = [i for i in asked if abs(i - self._answer) <= 1 or i == self._last]
         totals = {index: self._total_time(index) for index in asked if self._may_run(index)}
         best = min(totals, key=lambda index: totals[index], default=None)
-        if best is None or totals[best] >= self._runs_to_come * self._outlook.least_time(
-            self._possible
-        ):
+        least = self._runs_to_come * self._outlook.least_time(self._possible)
+        if best is None or totals[best] >= least:
             return None
         # A use at the answer tries nothing.
         return None if self._runs_left is not None and best == self._answer else best
