@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,10 +31,11 @@ from syncswitch.storage.metrics import mean_of
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from syncswitch.searcher.backends.base import Job
 
 
 _LEAST_GAIN = 0.02
@@ -183,21 +184,8 @@ def best_of(pairs: Sequence[PairOutcome]) -> PairOutcome | None:
     return best
 
 
-@dataclass(frozen=True)
-class PairToSearch:
-    """A pair of protocols to search, and what trains it."""
-
-    identity: WorkloadIdentity
-    plan: SearchPlan
-    open_trainer: Callable[[], Trainer]
-
-    @property
-    def study(self) -> str:
-        return study_name(self.identity, self.plan)
-
-
 def search_pairs(
-    database: Database, pairs: Sequence[PairToSearch], **options: Unpack[LoopOptions]
+    database: Database, pairs: Sequence[tuple[SearchPlan, Job]], **options: Unpack[LoopOptions]
 ) -> PairsResult:
     """Finds the fastest pair that keeps the accuracy, and publishes its policy only.
 
@@ -210,10 +198,12 @@ def search_pairs(
     outcomes: list[PairOutcome] = []
     searches: list[_PairSearch] = []
     reporter = options.get("reporter") or Reporter()
-    for pair in pairs:
-        reporter.on_next(pair.identity.pair)
-        options["other_pairs"] = [other.study for other in pairs if other is not pair]
-        search = _PairSearch(database, pair, best_of(outcomes), **options)
+    studies = [study_name(job.identity, plan) for plan, job in pairs]
+    for study, (plan, job) in zip(studies, pairs, strict=True):
+        reporter.on_next(job.identity.pair)
+        options["other_pairs"] = [other for other in studies if other != study]
+        search = _PairSearch(database, job.identity, plan, job.open_trainer, **options)
+        search.best = best_of(outcomes)
         try:
             outcomes.append(search.run())
         except UnsuitableProtocolError as error:
@@ -221,12 +211,12 @@ def search_pairs(
                 raise
             refusal = reporter.words.say(error)
             refused = Dropped(0, BASELINE_PERCENT, math.inf, refusal=refusal)
-            outcomes.append(PairOutcome(pair.identity, pair.study, refused, math.inf, 0, 0.0))
+            outcomes.append(PairOutcome(job.identity, study, refused, math.inf, 0, 0.0))
         searches.append(search)
     best = best_of(outcomes)
     assert best is not None  # the first pair is never given up
-    chosen = next(pair for pair in pairs if pair.study == best.study)
-    result = Search(database, chosen.identity, chosen.plan, chosen.open_trainer, **options).run()
+    plan, job = pairs[studies.index(best.study)]
+    result = Search(database, job.identity, plan, job.open_trainer, **options).run()
     for search, outcome in zip(searches, outcomes, strict=True):
         search.prefixes.remove()
         if outcome is not best:
@@ -235,17 +225,12 @@ def search_pairs(
 
 
 class _PairSearch(TrialLoop[PairOutcome]):
-    """The search of one pair, up to its answer or until it is given up; it publishes nothing."""
+    """The search of one pair, up to its answer or until it is given up; it publishes nothing.
 
-    def __init__(
-        self,
-        database: Database,
-        pair: PairToSearch,
-        best: PairOutcome | None,
-        **options: Unpack[LoopOptions],
-    ) -> None:
-        super().__init__(database, pair.identity, pair.plan, pair.open_trainer, **options)
-        self._best_seconds = None if best is None else best.seconds
+    `best` is that of the pairs before it.
+    """
+
+    best: PairOutcome | None = None
 
     def move(self, state: SearchState) -> PairOutcome | PlannedTrial | Wait:
         self.report(state)
@@ -265,10 +250,10 @@ class _PairSearch(TrialLoop[PairOutcome]):
 
     def _found(self, state: SearchState) -> Decided | Dropped | None:
         """The first conclusion of its runs, in the order in which they were asked for."""
-        if self._best_seconds is not None:
+        if self.best is not None:
             runs = state.course.runs
             for end in range(1, len(runs) + 1):  # later looks, with more runs made, find the same
-                lost = _dropped_after(state.measured_strategy, runs[:end], self._best_seconds)
+                lost = _dropped_after(state.measured_strategy, runs[:end], self.best.seconds)
                 if lost is not None:
                     return lost
         decision = state.course.decision

@@ -356,7 +356,7 @@ def _searched(
 
     The result lists the pairs if there are several.
     """
-    from syncswitch.searcher.search.pairs import PairsResult, PairToSearch, search_pairs
+    from syncswitch.searcher.search.pairs import PairsResult, search_pairs
     from syncswitch.searcher.search.plan import study_name
     from syncswitch.searcher.search.search import Search
     from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
@@ -371,11 +371,8 @@ def _searched(
             search = Search(database, job.identity, first, job.open_trainer, **options)
             found = PairsResult((), search.run())
         else:
-            pairs = [
-                PairToSearch(job.identity, plan, job.open_trainer)
-                for (plan, _), job in zip(planned, jobs, strict=True)
-            ]
-            found = search_pairs(database, pairs, **options)
+            pairs = zip([plan for plan, _ in planned], jobs, strict=True)
+            found = search_pairs(database, list(pairs), **options)
         aliases = PolicyRegistry(database).aliases(found.best.policy.job.fingerprint)
         return found, aliases.get(CURRENT)
 
