@@ -209,14 +209,15 @@ class Sweep:
             return None
         return not switch_point.diverged_runs and accuracy is not None and accuracy >= least
 
-    def speed_up(self, job: int, percent: float) -> SpeedUp | None:
+    def speed_up(self, job: SweptJob, percent: float) -> SpeedUp | None:
         """The gain over the reference; None where all runs of either diverged, or none ran."""
         seconds = {
-            (number, point.switch_percent): point.seconds
-            for number, swept in enumerate(self.jobs)
+            (swept.study, point.switch_percent): point.seconds
+            for swept in self.jobs
             for point in swept.switch_points
         }
-        return measured_speed_up(seconds, (job, percent), (0, self.reference_percent))
+        usual = (self.jobs[0].study, self.reference_percent)
+        return measured_speed_up(seconds, (job.study, percent), usual)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.errors import Part, Set, UserError
 from syncswitch.storage.records.job import USUAL_PROTOCOLS, USUAL_WORKERS, RunConditions
 from syncswitch.trainers.cluster.local import load_local_workload
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -307,6 +307,11 @@ class ProcessesChoice(ClusterChoice):
         return f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
 
 
+def unsuitable(why: str, parameter: str, value: Any, remedy: Part = "leave it out") -> UserError:
+    """The error that a parameter does not fit what is given beside it."""
+    return UserError(why, parameter=parameter, value=value, remedy=remedy)
+
+
 def plan_search(
     trainer: TrainerChoice,
     request: JobRequest,
@@ -346,10 +351,6 @@ def plan_search(
     if job.can_fork or not strategy.share_prefix:
         return plan, job
     if forks_are_wanted:
-        raise UserError(
-            "needs runs that start from checkpoints of others, and those of a command do not",
-            parameter="share_prefix",
-            value=True,
-            remedy="leave it out",
-        )
+        why = "needs runs that start from checkpoints of others, and those of a command do not"
+        raise unsuitable(why, "share_prefix", True)
     return replace(plan, strategy=replace(strategy, share_prefix=False)), job

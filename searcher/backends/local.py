@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import ProcessesChoice, option
+from syncswitch.searcher.backends.base import ProcessesChoice, option, unsuitable
 from syncswitch.storage.errors import Command, Run, Set, UserError
 from syncswitch.trainers.cluster.local import DEFAULT_LAUNCHER, JOINING_LAUNCHER, LAUNCHERS
 from syncswitch.trainers.cluster.processes.tf_config import (
@@ -85,40 +85,24 @@ class LocalTrainer(ProcessesChoice):
         check_gpus_per_worker(self.gpus_per_worker)
         launcher = self.launcher_kind
         if self.gpus_per_worker and launcher == DEFAULT_LAUNCHER:
-            raise UserError(
-                f"that needs a process for each worker, and the launcher {launcher} has threads,"
-                " which train on CPUs",
-                parameter="gpus_per_worker",
-                value=self.gpus_per_worker,
-                remedy=_PROCESSES,
-            )
+            why = f"that needs a process for each worker, and the launcher {launcher} has threads,"
+            why += " which train on CPUs"
+            raise unsuitable(why, "gpus_per_worker", self.gpus_per_worker, _PROCESSES)
         given = self.parameter_servers
         if self.config is not None:
             if given not in (None, self.config.servers):
-                raise UserError(
-                    f"{TF_CONFIG} has {self.config.servers} ps",
-                    parameter="parameter_servers",
-                    value=given,
-                    remedy="leave it out",
-                )
+                why = f"{TF_CONFIG} has {self.config.servers} ps"
+                raise unsuitable(why, "parameter_servers", given)
             return
         if self.servers > 1 and launcher == DEFAULT_LAUNCHER:
-            raise UserError(
-                f"that needs a process for each, and the launcher {launcher} has threads, which"
-                " share their memory anyway",
-                parameter="parameter_servers",
-                value=given,
-                remedy=_PROCESSES,
-            )
+            why = f"that needs a process for each, and the launcher {launcher} has threads, which"
+            why += " share their memory anyway"
+            raise unsuitable(why, "parameter_servers", given, _PROCESSES)
         for name in ("open_network", "cluster_timeout", "server_grace"):
             value = getattr(self, name)
             if value is not None and value is not False:
-                raise UserError(
-                    f"is for the launcher {JOINING_LAUNCHER}, and this is {launcher}",
-                    parameter=name,
-                    value=value if value is True else None,
-                    remedy="leave it out",
-                )
+                why = f"is for the launcher {JOINING_LAUNCHER}, and this is {launcher}"
+                raise unsuitable(why, name, value if value is True else None)
 
     @cached_property
     def config(self) -> TfConfig | None:
@@ -166,24 +150,15 @@ class LocalTrainer(ProcessesChoice):
         has_one = self.config is not None
         if parallel_runs > 1 and (has_one or self.gpus_per_worker):
             why = "TF_CONFIG has one" if has_one else "all of them would use the same GPUs"
-            raise UserError(
-                f"that needs a cluster for each, and {why}",
-                parameter="parallel_runs",
-                value=parallel_runs,
-                remedy="leave it out",
-            )
+            why = f"that needs a cluster for each, and {why}"
+            raise unsuitable(why, "parallel_runs", parallel_runs)
 
     @override
     def workers(self, given: int | None) -> int | None:
         if self.config is None:
             return given
         if given not in (None, self.config.workers):
-            raise UserError(
-                f"{TF_CONFIG} has {self.config.workers} of them",
-                parameter="workers",
-                value=given,
-                remedy="leave it out",
-            )
+            raise unsuitable(f"{TF_CONFIG} has {self.config.workers} of them", "workers", given)
         return self.config.workers
 
     def placement(self, workers: int) -> tuple[Mapping[str, str], ...]:

@@ -70,7 +70,7 @@ def test_a_job_without_a_policy_of_its_own(url: str) -> None:
     assert (job.own_policy, job.new_runs) == (None, 6)
     assert [one.runs for one in job.switch_points] == [3, 3]
     assert found.keeps_accuracy(point(found, 25.0))
-    gain = found.speed_up(0, 25.0)
+    gain = found.speed_up(found.jobs[0], 25.0)
     assert gain is not None
     assert gain.value == pytest.approx(BSP_SECONDS / seconds_at(25.0))
     assert policies_of(url) == []

@@ -239,16 +239,16 @@ def _print_sweep(sweep: Sweep) -> None:
     print_rows(rows, {"policy"})
     echo()
     print_text(_compared_with(sweep))
-    for number, policy in itertools.product(range(len(sweep.jobs)), sweep.policies):
-        print_text(_verdict(sweep, number, policy))
+    for job, policy in itertools.product(sweep.jobs, sweep.policies):
+        print_text(_verdict(sweep, job, policy))
     if text := run_conditions_text(first.conditions):
         print_text(f"All runs trained under these conditions: {text}.")
 
 
 def _rows(sweep: Sweep) -> Iterator[tuple[SweptJob, EvaluatedSwitchPoint, SpeedUp | None]]:
-    for number, job in enumerate(sweep.jobs):
+    for job in sweep.jobs:
         for point in job.switch_points:
-            yield job, point, sweep.speed_up(number, point.switch_percent)
+            yield job, point, sweep.speed_up(job, point.switch_percent)
 
 
 def _policies_at(sweep: Sweep, job: SweptJob, percent: float) -> list[str]:
@@ -261,9 +261,8 @@ def _policies_at(sweep: Sweep, job: SweptJob, percent: float) -> list[str]:
     return names
 
 
-def _verdict(sweep: Sweep, number: int, policy: TimingPolicy) -> str:
+def _verdict(sweep: Sweep, job: SweptJob, policy: TimingPolicy) -> str:
     """Whether a policy keeps a job's accuracy, how much time it saves, and its own policy would."""
-    job = sweep.jobs[number]
     point, identity, metric = job.at(policy.switch_percent), job.identity, job.identity.decided_by
     what = f"{policy.job.workload}@{policy.version}"
     if not identity.is_command:
@@ -276,11 +275,11 @@ def _verdict(sweep: Sweep, number: int, policy: TimingPolicy) -> str:
     text = f"{what} {'keeps' if keeps else 'does not keep'} the {metric.name} of {name}"
     if point.diverged_runs:
         return f"{text}: {point.diverged_runs} of {counted(point.runs, 'run')} diverged."
-    gain = sweep.speed_up(number, policy.switch_percent)
+    gain = sweep.speed_up(job, policy.switch_percent)
     if gain is None:
         return f"{text}."
     own = job.own_policy
-    its_own = None if own is None else sweep.speed_up(number, own.switch_percent)
+    its_own = None if own is None else sweep.speed_up(job, own.switch_percent)
     text += f", {speed_up_text(gain, 2)}"
     if its_own is None:
         return f"{text}."
