@@ -101,6 +101,14 @@ def protocols_option(
     )
 
 
+seed_option = click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed from which the seeds of all runs are derived.",
+)
+
 tensorboard_option = click.option(
     "--tensorboard",
     metavar="FOLDER",

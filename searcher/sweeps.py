@@ -377,7 +377,7 @@ def plan_sweep(
     if threshold is None:
         given = given.without_threshold()
     given = given.measured_by(metric)
-    SearchPlan(given).check()
+    SearchPlan(given, base_seed=seed).check()
     return SweepPlan(
         jobs=tuple(jobs),
         percents=points,

@@ -19,6 +19,7 @@ from syncswitch.cli.options import (
     is_given,
     mlflow_option,
     protocols_option,
+    seed_option,
     tensorboard_option,
     workers_option,
 )
@@ -234,13 +235,7 @@ def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> l
     type=int,
     help="Number of runs behind --target-accuracy (adaptive). Default: 5.",
 )
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Seed from which the seeds of all runs are derived.",
-)
+@seed_option
 @click.option(
     "--checkpoints",
     envvar="SYNCSWITCH_CHECKPOINTS",

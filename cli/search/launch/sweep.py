@@ -20,6 +20,7 @@ from syncswitch.cli.options import (
     inject_option,
     mlflow_option,
     protocols_option,
+    seed_option,
     tensorboard_option,
     workers_option,
 )
@@ -60,7 +61,7 @@ from syncswitch.searcher.words import (
     value_text,
     workers_text,
 )
-from syncswitch.storage.records.job import LARGEST_SEED, protocol_text
+from syncswitch.storage.records.job import protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 
 
@@ -127,13 +128,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 @trainer_options(TRAINERS)
 @inject_option
 @conditions_options
-@click.option(
-    "--seed",
-    type=click.IntRange(0, LARGEST_SEED),
-    default=0,
-    show_default=True,
-    help="Seed from which the seeds of all runs are derived.",
-)
+@seed_option
 @parallel_runs_option
 @tensorboard_option
 @mlflow_option()
