@@ -85,7 +85,6 @@ class EvaluatedSwitchPoint:
     """The results at one switch point; means are over runs that did not diverge.
 
     Attributes:
-        runs: Number of runs that count.
         accuracy_half_width: Half of the 95 % confidence interval (Student's) of the mean accuracy;
             None for fewer than two runs.
         training_seconds: Mean training time; None where all runs diverged.
@@ -130,8 +129,7 @@ class SweptJob:
     """The results of one job of a sweep.
 
     Attributes:
-        study: Name of the study that holds the runs made for the sweep.
-        new_runs: Number of those runs.
+        study: Name of the study that holds the `new_runs` made for the sweep.
         switch_points: The results, in the order in which the switch points were given.
         reference: The workload as the user named it.
         own_policy: The job's own current policy, where policies of other jobs are tried on it.

@@ -172,18 +172,14 @@ class ReportData:
     """Everything that a report shows.
 
     Attributes:
-        identity: The job.
         namesakes: The simulated jobs of the same name to which this real one was preferred.
         reference: The reference of its workload in the database.
         place: The database, without its password.
-        read_at: When it was read; UTC.
         policy: The policy that is shown; None where there is none yet.
         versions: All versions of the policy, newest first.
-        search: The search that is shown: the one that found the policy, else the newest; None
-            where there is none.
-        cost: What that search has cost; None where there is none.
+        search: The one that found the policy, else the newest; None where there is none.
         trouble: Why the search has no answer; None where nothing is wrong.
-        conditions: The conditions of the runs that the figures compare.
+        conditions: Those of the runs that the figures compare.
         runs: All runs of searches and imported ones, in the order in which they were added.
         later_runs: The later runs with the policy, likewise.
         path: The runs of the search in their order, and what was known after each.

@@ -52,7 +52,6 @@ class Drawing:
     """A figure, which notebooks show.
 
     Attributes:
-        title: Its title.
         description: Its contents in words, for screen readers.
         svg: The figure as an element of HTML pages; empty until it is drawn.
         axes: The axes of matplotlib that it was drawn on.

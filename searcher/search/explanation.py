@@ -29,11 +29,9 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRun:
-    """One run of a search, and the belief after it.
+    """One run of a search, and the belief about each switch point after it.
 
-    Attributes:
-        run: The run.
-        beliefs: The belief about each switch point, ascending; empty while nothing can be compared.
+    They are ascending; there are none while nothing can be compared.
     """
 
     run: Observation
@@ -44,12 +42,9 @@ class ExplainedRun:
 class Untried:
     """A switch point that the search could have run and never did.
 
-    Attributes:
-        switch_percent: The switch point.
-        good_probability: See `SwitchPointBelief`; None without a belief.
-        why: The reason: `later` than an answer without a guard, so it saves less; `budget`: it
-            is spent; `price`: a run costs more than it promises; `order`: a strategy without a
-            belief did not lead there; `open`: the search goes on.
+    `good_probability` is that of `SwitchPointBelief`. The reasons: `later` than an answer without a
+    guard, so it saves less; `budget`: it is spent; `price`: a run costs more than it promises;
+    `order`: a strategy without a belief did not lead there; `open`: the search goes on.
     """
 
     switch_percent: float

@@ -31,11 +31,9 @@ from syncswitch.storage.records.policy import Promise
 
 @dataclass(frozen=True, slots=True)
 class NextTrial:
-    """Runs at this switch point are needed now.
+    """Runs at this switch point are needed now: `repeats` of them whatever they measure.
 
-    Attributes:
-        switch_percent: The switch point.
-        repeats: Number of runs that are needed whatever they measure, unless one diverges.
+    One that diverges may end them.
     """
 
     switch_percent: float
@@ -109,7 +107,6 @@ class SwitchPointBelief:
     """The belief about one switch point.
 
     Attributes:
-        switch_percent: The switch point.
         good_probability: Probability that guarded runs with it take less time than with the
             first protocol alone; without a guard, that enough of them keep the accuracy.
         kept_share: Probability that one more run loses at most beta.

@@ -57,7 +57,6 @@ class Training:
 
     Attributes:
         policy: The policy that it used or made; None for a switch point of the user's own.
-        record: The measurements.
         model_path: The saved model; the output folder of a training command, which saves its own.
         alone_seconds: The times of earlier recorded trainings with the first protocol alone.
         target: What runs with the policy are held to, by all runs so far; None as long as nobody
