@@ -1,12 +1,20 @@
-"""What `status` draws in a terminal of any size."""
+"""What `status` draws in a terminal of any size, and beside a search in another process."""
 
 from __future__ import annotations
 
 import io
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+from command_line import database_file
 from rich.console import Console, RenderableType
+from search_program import CODE, start
+from terminal import PATIENCE_SECONDS, Terminal
 
 from syncswitch.cli.search.status import overview
 from syncswitch.searcher.forecast import RestOfSearch
@@ -16,12 +24,16 @@ from syncswitch.searcher.status import (
     RunStatus,
     SearchStatus,
     Spending,
+    StatusReader,
     SwitchPointStatus,
 )
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, SearchInfo
 from tests.identities import GENERATED
+from tests.processes import until
 from tests.records import changed
 from tests.storage.conftest import POLICY
+from tests.warm_program import WarmProcess
 from tests.wording import Said
 
 RUN = RunStatus(
@@ -94,3 +106,55 @@ def test_the_heading_says_how_far_it_is(said: Said) -> None:
     )
     for changes in cases:
         said(*drawn(overview([replace(SEARCH, **changes)], []), 80)[:3])
+
+
+@pytest.fixture
+def search(url: str, tmp_path: Path) -> Iterator[WarmProcess]:
+    """A search whose first run goes on until somebody comes to the meeting."""
+    options = ["--strategy", "paper", "--halvings", "2", "--runs", "1", "--storage", url]
+    (tmp_path / "meeting").mkdir()
+    meeting = f"2:{tmp_path / 'meeting'}"
+    process = start("run", "generated", *options, GENERATED_MEETING=meeting)
+    until(lambda: is_running(url), PATIENCE_SECONDS)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def is_running(url: str) -> bool:
+    with suppress(UserError):
+        return any(search.in_flight for search in StatusReader(url).read(with_rest=False))
+    return False
+
+
+def watch(url: str) -> Terminal:
+    return Terminal(CODE, "status", "--storage", url)
+
+
+def test_it_ends_with_the_search(url: str, search: WarmProcess, tmp_path: Path) -> None:
+    terminal = watch(url)
+    terminal.wait_for("paper, running: 0 of at most 3 runs")
+    terminal.wait_for(f":{search.pid}")
+    terminal.wait_for("to come about")
+    (tmp_path / "meeting" / "somebody").touch()
+    assert terminal.end() == 0
+    assert search.wait(PATIENCE_SECONDS) == 0
+    # After the last picture what remains on the terminal.
+    assert "paper, done: 3 of at most 3 runs" in terminal.text[-1500:]
+    assert "switch at 25 %, version 1" in terminal.text[-1500:]
+    assert "Traceback" not in terminal.text
+
+
+@pytest.mark.usefixtures("search")
+def test_it_outlives_its_database_and_ends_with_ctrl_c(url: str) -> None:
+    terminal = watch(url)
+    terminal.wait_for("100 %, run 1")
+    path = database_file(url)
+    away = path.rename(path.with_name("away.db"))
+    terminal.wait_for("not up to date: no database at")
+    away.rename(path)
+    terminal.text = ""
+    terminal.wait_for("100 %, run 1")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 0
+    assert "Traceback" not in terminal.text
