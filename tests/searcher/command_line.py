@@ -16,13 +16,7 @@ from syncswitch.cli.search.main import main
 
 
 class Invoke:
-    """Runs a program in this process.
-
-    Args:
-        begin: The words with which all its commands begin.
-        program: `syncswitch-search`, or the other one.
-        environment: Variables that are set meanwhile.
-    """
+    """Runs a program in this process; all its commands `begin` with these words."""
 
     def __init__(self, *begin: str, program: Command = main, **environment: str) -> None:
         self._begin, self._program = begin, program

@@ -26,17 +26,9 @@ ASP_SECONDS = 40.0
 class GeneratedTrainer(Trainer):
     """Generates an accuracy that is flat above a knee and falls below it.
 
-    Attributes:
-        knee_percent: From here on a switch point is as good as the first protocol alone.
-        plateau: Accuracy there.
-        loss_at_zero: How much is lost without the first protocol.
-        noise: Standard deviation between seeds.
-        second_seconds: How long a training takes with the second protocol alone.
-        delay_seconds: Real time that a run takes.
-        diverges_below_percent: Switch points below this one diverge.
-        failures: How many runs fail for infrastructure before any succeeds.
-        runs: Switch points and replicates asked for, in order.
-        specs: All that was asked for.
+    `noise` is the standard deviation between seeds, `delay_seconds` the real time that a run takes.
+    So many `failures` for infrastructure come before any run succeeds. `runs` are the switch points
+    and replicates asked for.
     """
 
     knee_percent: float = 12.5

@@ -18,14 +18,7 @@ PATIENCE_SECONDS = 120
 
 
 class Terminal:
-    """A program on a terminal of 24 lines, and all that it wrote there.
-
-    Args:
-        code: What it does, in Python.
-        words: Its arguments.
-        columns: Of the terminal.
-        variables: Of its environment, besides the usual.
-    """
+    """A program (Python `code`) on a terminal of 24 lines, and all that it wrote there."""
 
     def __init__(self, code: str, *words: str, columns: int = 80, **variables: str) -> None:
         self._fd, theirs = pty.openpty()

@@ -45,8 +45,7 @@ def create(url: str) -> None:
 class Death:
     """Ends this process before a certain writing statement, at the latest after a commit.
 
-    Attributes:
-        committed: Number of such statements in committed transactions.
+    Such statements in `committed` transactions are counted.
     """
 
     def __init__(self, before: int, committed: Any) -> None:

@@ -49,9 +49,7 @@ KNEES = {"asp": 25.0, "ssp:3": 3.0, "dssp:3-15": 12.5, "gba:3": 100.0}
 class PairTrainer(GeneratedTrainer):
     """Second protocols differ in pace and knee, and runs leave checkpoints.
 
-    Attributes:
-        made: Runs that began afresh, with their second protocol.
-        dies_after: Number of runs before Ctrl-C.
+    Ctrl-C comes after so many runs. `made` are those that began afresh.
     """
 
     seconds: Mapping[str, float] = field(default_factory=lambda: SECONDS)

@@ -39,10 +39,8 @@ SEEDS = st.integers(0, 10_000)
 class Job:
     """Imagined training runs, which depend only on switch point and replicate.
 
-    Attributes:
-        seed: Seed of all randomness.
-        noise: Standard deviation of a run's accuracy.
-        diverging: Share of the runs that diverge; never one of the first protocol alone.
+    `noise` is the standard deviation of an accuracy, `diverging` the share of the runs that do,
+    none of them with the first protocol alone.
     """
 
     seed: int
@@ -98,11 +96,7 @@ def played(
 ) -> list[Observation]:
     """Returns the runs of a search to its answer, each made to its end unless `stops`.
 
-    Args:
-        strategy: Whose search it is.
-        run_at: Makes a run, given its switch point, its replicate and its trial number.
-        finished: The first runs, if there are some.
-        stops: Whether runs are stopped that may be.
+    `run_at` makes one with this switch point, replicate and trial number; `finished` come first.
     """
     runs = list(finished)
     while isinstance(decision := strategy.decide(runs), NextTrial):
