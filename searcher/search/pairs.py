@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,11 +31,10 @@ from syncswitch.storage.metrics import mean_of
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from syncswitch.searcher.backends.base import Job
 
 
 _LEAST_GAIN = 0.02
@@ -184,8 +183,11 @@ def best_of(pairs: Sequence[PairOutcome]) -> PairOutcome | None:
     return best
 
 
+PairToSearch = tuple[WorkloadIdentity, SearchPlan, Callable[[], Trainer]]
+
+
 def search_pairs(
-    database: Database, pairs: Sequence[tuple[SearchPlan, Job]], **options: Unpack[LoopOptions]
+    database: Database, pairs: Sequence[PairToSearch], **options: Unpack[LoopOptions]
 ) -> PairsResult:
     """Finds the fastest pair that keeps the accuracy, and publishes its policy only.
 
@@ -198,11 +200,11 @@ def search_pairs(
     outcomes: list[PairOutcome] = []
     searches: list[_PairSearch] = []
     reporter = options.get("reporter") or Reporter()
-    studies = [study_name(job.identity, plan) for plan, job in pairs]
-    for study, (plan, job) in zip(studies, pairs, strict=True):
-        reporter.on_next(job.identity.pair)
+    studies = [study_name(identity, plan) for identity, plan, _ in pairs]
+    for study, pair in zip(studies, pairs, strict=True):
+        reporter.on_next(pair[0].pair)
         options["other_pairs"] = [other for other in studies if other != study]
-        search = _PairSearch(database, job.identity, plan, job.open_trainer, **options)
+        search = _PairSearch(database, *pair, **options)
         search.best = best_of(outcomes)
         try:
             outcomes.append(search.run())
@@ -211,12 +213,11 @@ def search_pairs(
                 raise
             refusal = reporter.words.say(error)
             refused = Dropped(0, BASELINE_PERCENT, math.inf, refusal=refusal)
-            outcomes.append(PairOutcome(job.identity, study, refused, math.inf, 0, 0.0))
+            outcomes.append(PairOutcome(pair[0], study, refused, math.inf, 0, 0.0))
         searches.append(search)
     best = best_of(outcomes)
     assert best is not None  # the first pair is never given up
-    plan, job = pairs[studies.index(best.study)]
-    result = Search(database, job.identity, plan, job.open_trainer, **options).run()
+    result = Search(database, *pairs[studies.index(best.study)], **options).run()
     for search, outcome in zip(searches, outcomes, strict=True):
         search.prefixes.remove()
         if outcome is not best:

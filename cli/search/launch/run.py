@@ -366,8 +366,9 @@ def _searched(
             search = Search(database, job.identity, first, job.open_trainer, **options)
             found = PairsResult((), search.run())
         else:
-            pairs = zip([plan for plan, _ in planned], jobs, strict=True)
-            found = search_pairs(database, list(pairs), **options)
+            ready = zip(jobs, planned, strict=True)
+            pairs = [(job.identity, plan, job.open_trainer) for job, (plan, _) in ready]
+            found = search_pairs(database, pairs, **options)
         aliases = PolicyRegistry(database).aliases(found.best.policy.job.fingerprint)
         return found, aliases.get(CURRENT)
 

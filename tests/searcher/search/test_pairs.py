@@ -15,7 +15,6 @@ from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK, policies_of
 
 from syncswitch.cli.search.launch.making import ProgressReporter
-from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.search.pairs import (
     Dropped,
     PairsResult,
@@ -114,11 +113,11 @@ def search(
 ) -> PairsResult:
     strategy = PaperStrategy(3, 2, share_prefix=folder is not None)
     plan = SearchPlan(strategy, pairs=tuple(f"bsp,{second}" for second in seconds))
-    jobs = [Job(identity(second_protocol=second), lambda: trainer, "job") for second in seconds]
+    pairs = [(identity(second_protocol=second), plan, lambda: trainer) for second in seconds]
     with open_database(url, create=True) as database:
         checkpoints = folder or Path("unused")
         options = {"patience": QUICK, "checkpoints": checkpoints, "reporter": reporter}
-        return search_pairs(database, [(plan, job) for job in jobs], **options)
+        return search_pairs(database, pairs, **options)
 
 
 def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str, said: Said) -> None:
