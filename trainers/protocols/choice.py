@@ -74,7 +74,10 @@ class ProtocolChoice:
 def choose_protocol(text: str) -> ProtocolChoice:
     """Reads `name` or `name:options`; raises UserError if it is not a protocol."""
     name, colon, rest = text.strip().lower().partition(":")
-    kind = PROTOCOLS.get(name) or _registered_elsewhere(name)
+    others = registered(ENTRY_POINT_GROUP, SyncProtocol, name)  # type: ignore[type-abstract]
+    kind = PROTOCOLS.get(name) or next(others, None)
+    if isinstance(kind, UserError):
+        raise kind
     if kind is None:
         raise UserError(f"no protocol {text.strip()!r}; known: {_USAGES}")
     try:
@@ -144,11 +147,3 @@ def check_protocols(names: Iterable[str], workers: int) -> None:
     """Raises UserError if a protocol does not exist or cannot be used with so many workers."""
     for name in names:
         choose_protocol(name).check_cluster(workers)
-
-
-def _registered_elsewhere(name: str) -> type[SyncProtocol] | None:
-    for kind in registered(ENTRY_POINT_GROUP, SyncProtocol, name):  # type: ignore[type-abstract]
-        if isinstance(kind, UserError):
-            raise kind
-        return kind
-    return None

@@ -211,16 +211,13 @@ class Coordinator:
         assert self._steps is not None
         advance = advance or self._steps.hand_out()
         tickets = list(advance.tickets)
-        while advance.groups or self._lose_unprepared(tickets):
+        while advance.groups or self._lose_all(
+            self.prepare([ticket.worker for ticket in tickets if ticket.worker in self._steps.out])
+        ):
             self._settle(advance.groups)
             advance = self._steps.hand_out()
             tickets += advance.tickets
         self._hand(tickets)
-
-    def _lose_unprepared(self, tickets: Iterable[Ticket]) -> bool:
-        assert self._steps is not None
-        workers = [ticket.worker for ticket in tickets if ticket.worker in self._steps.out]
-        return self._lose_all(self.prepare(workers))
 
     def _lose_all(self, lost: Iterable[int]) -> bool:
         lost = list(lost)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -81,14 +80,16 @@ def cut_between_variables(
     one.
     """
     ends = list(accumulate([*parameters, *statistics], initial=0))
-    cuts = [_nearest(ends, ends[-1] * number / count) for number in range(count)] + [ends[-1]]
+    targets = [ends[-1] * number / count for number in range(count)]
+    # Of two ends that are equally near, the later.
+    cuts = [min(ends, key=lambda end: (abs(end - target), -end)) for target in targets]
     starts = accumulate((size for size, _ in slots), initial=0)
     owned = [
         (slice(start, start + size), None if owner is None else ends[owner])
         for start, (size, owner) in zip(starts, slots, strict=False)
     ]
     shards = []
-    for start, stop in pairwise(cuts):
+    for start, stop in pairwise([*cuts, ends[-1]]):
         shard = _piece(start, stop, sum(parameters))
         has_any = _length(shard.parameters) > 0
         own = tuple(
@@ -123,13 +124,6 @@ def _piece(start: int, stop: int, parameters: int) -> Shard:
         slice(max(start, parameters) - parameters, max(stop, parameters) - parameters),
         (),
     )
-
-
-def _nearest(ends: Sequence[int], target: float) -> int:
-    """Returns the end that is nearest to the target; of two equally near ones, the later."""
-    above = bisect_left(ends, target)
-    before = ends[max(0, above - 1)]
-    return before if target - before < ends[above] - target else ends[above]
 
 
 def _length(piece: slice) -> int:

@@ -101,7 +101,11 @@ class Worker:
             pulled = server.pull(caller, ids)
             loss, busy_seconds = self._compute_all(pulled.model, batches, ids, pulled.rows)
             if task.own_workers:
-                self._turn(pulled.model, task)
+                assert self._own is not None
+                size = self._sizes.parameters
+                with self._moving:
+                    own, change = pulled.model[:size], self._computed[:size]
+                    self._own.turn(own, change, task.rate, task.momentum)
         _wait(task.hold, busy_seconds)
         pushed = server.push(caller, task, self._computed, self._row_gradients)
         return Push(loss, pulled.updates, pushed)
@@ -212,12 +216,6 @@ class Worker:
             statistics += computed[size:]
         self._updates += 1
         return Push(loss, 0, 0, gradient_square)
-
-    def _turn(self, model: Vector, task: Task) -> None:
-        size = self._sizes.parameters
-        with self._moving:
-            assert self._own is not None
-            self._own.turn(model[:size], self._computed[:size], task.rate, task.momentum)
 
     def _batch(self, task: Task) -> _Batch:
         examples = self._examples(task)

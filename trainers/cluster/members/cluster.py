@@ -42,6 +42,7 @@ from syncswitch.trainers.model.embeddings import (
     rows_of,
 )
 from syncswitch.trainers.model.feed import Feed, HeldFeed, feed_of
+from syncswitch.trainers.model.function import EmbeddingSteps
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
 from syncswitch.trainers.model.tensorflow_api import for_threads
@@ -433,7 +434,7 @@ class ThreadsCluster(Cluster):
 
     @override
     def renew(self) -> None:
-        program, sizes = self.program, self.program.sizes
+        program, sizes, tables = self.program, self.program.sizes, self.program.function.embeddings
         # All workers share one copy of the data.
         self._feed.close()
         self._feed = feed_of(program.data.train, program.function.batch_size, len(self.members))
@@ -458,7 +459,7 @@ class ThreadsCluster(Cluster):
                 program.decay,
                 program.new_update,
                 self._computing,
-                program.embedding_steps,
+                None if program.ids is None else EmbeddingSteps(tables, program.ids),
                 program.project,
                 is_built_in=isinstance(program.optimizer, MomentumSGD),
             )

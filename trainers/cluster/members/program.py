@@ -18,7 +18,6 @@ from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches import row_specs
 from syncswitch.trainers.model.function import (
-    EmbeddingSteps,
     ModelFunction,
     make_projection,
     make_update,
@@ -117,11 +116,6 @@ class Program:
             for number, shard in enumerate(shards)
             for update, project in [self._shipped_of(shard)]
         ]
-
-    @property
-    def embedding_steps(self) -> EmbeddingSteps | None:
-        """The handling of embeddings for a worker in this process; None without any."""
-        return None if self.ids is None else EmbeddingSteps(self.function.embeddings, self.ids)
 
     @cached_property
     def worker_plan(self) -> WorkerPlan:
