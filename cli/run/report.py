@@ -280,9 +280,8 @@ def _outcome(done: Training) -> str:
     )
     aim = metric.text(target.accuracy)
     when = "never reached" if seconds is None else f"first reached after {seconds:.1f} s"
-    compared = f", {held}; target {when}"
-    if record.converged_accuracy >= target.accuracy:
-        compared = f" (target {aim}, {when})"
+    has_reached = record.converged_accuracy >= target.accuracy
+    compared = f" (target {aim}, {when})" if has_reached else f", {held}; target {when}"
     # A run that went back changes the mean of those without a switch.
     before = None if record.spec.band is None else record.spec.band.target_accuracy
     if guard is not None and guard.failed and before is not None and metric.text(before) != aim:

@@ -92,9 +92,8 @@ def print_result(
         print_text(sentence(measured_threshold_text(threshold, metric, first, runs)))
     elif target is not None and (spread := spread_text(target, policy.threshold, metric, first)):
         print_text(sentence(spread))
-    print_text(
-        f"{_cost_sentence(cost, policy, pairs)} Saved as version {policy.version}; use it with:"
-    )
+    saved = f"Saved as version {policy.version}; use it with:"
+    print_text(f"{_cost_sentence(cost, policy, pairs)} {saved}")
     for line in how_to_use:
         echo(line)
 
@@ -132,10 +131,8 @@ def _cost_sentence(
         return f"Search cost: {cost.paid_seconds:.0f} s of training in {runs}."
     about = "about " if cost.baseline_is_estimated else ""
     note = " (estimated: there is no such run)" if cost.baseline_is_estimated else ""
-    early = ""
-    if cost.speculative_runs:
-        runs = counted(cost.speculative_runs, "speculative run")
-        early = f", {runs} included"
+    runs = counted(cost.speculative_runs, "speculative run")
+    early = f", {runs} included" if cost.speculative_runs else ""
     trainings = trainings_text(cost.bsp_multiples, policy.job.first_protocol)
     return f"Search cost: {about}{trainings}{note}{early}."
 
@@ -241,17 +238,14 @@ def _recorded_seconds(
         if trial.state == TrialState.COMPLETE and trial.conditions.is_undisturbed
         for phase in trial.phases
     ]
-    return (
-        seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps),
-        seconds_at_pace(phases, identity.second_protocol, identity.total_worker_steps),
-    )
+    first, second = identity.first_protocol, identity.second_protocol
+    steps = identity.total_worker_steps
+    return seconds_at_pace(phases, first, steps), seconds_at_pace(phases, second, steps)
 
 
 def _forecast_cells(answer: Forecast, first_seconds: float, first_protocol: str) -> Row:
-    recurrences = answer.amortized_recurrences
-    paid_back = "never"
-    if not math.isinf(recurrences):
-        paid_back = counted(math.ceil(recurrences), "training")
+    often = answer.amortized_recurrences
+    paid_back = "never" if math.isinf(often) else counted(math.ceil(often), "training")
     return [
         ("if the answer is", f"{answer.switch_percent:g} %"),
         ("runs", f"{round(answer.runs, 1):g}"),
