@@ -1,9 +1,9 @@
-"""What is said of training commands while little is known: recorded ends, played by a command."""
+"""What is said of jobs while little is known: the first trainings, and ends played by a command."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from syncswitch.cli.run.main import main
 from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.trainers.model.kept import kept_for_the_next
 from tests.searcher.command_line import Invoke
+from tests.tiny_job import write_tiny_job
 from tests.trainers.command.programs import command
 from tests.wording import Said
 
@@ -203,3 +205,78 @@ def test_no_policy_is_published_that_its_own_figures_condemn(
     newest = max(versions, key=lambda one: one.version)
     assert newest.switch_percent >= 75
     assert all(use["kept"] for use in used(sqlite_url)[-3:])
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Invoke]:
+    """Trains a job of which nothing is known; what is compiled is kept meanwhile."""
+    monkeypatch.chdir(tmp_path)
+    simulated = ("--trainer", "simulated", "--workers", "2")
+    with kept_for_the_next():
+        yield Invoke(write_tiny_job(tmp_path), *simulated, program=main)
+
+
+def test_the_first_training_needs_no_search_and_says_what_is_not_known(tiny: Invoke) -> None:
+    first = said_by(tiny)
+    assert (
+        "this run, with seed 0, switches to ASP at 12.5 %, which should be fastest for the 3"
+        " runs to come, judging by 7 recorded jobs. No run of BSP alone has measured a target"
+        " yet, so it is guarded by its own evaluations; a failed switch costs what was trained"
+        " after it."
+    ) in first
+    expected = "Expected from those jobs, not measured on this one: "
+    # Before the run; in its closing lines its own pace counts.
+    assert first.count(expected) == 1
+    rests_on = "by other jobs and these runs, none of them with BSP alone."
+    assert first.count(rests_on) == 1
+    assert "; target" not in first
+    why = said_by(Invoke("policy", "show", "tiny", "--why"))
+    assert "No target is measured: BSP alone has not trained this job." in why
+    assert "before the first run from 7 recorded jobs (digits with four networks" in why
+    again = said_by(tiny)
+    assert expected not in again
+    assert again.count(rests_on) == 2
+    assert "judging by 7 recorded jobs and its own runs." in again
+    use, _ = Invoke("uses", "list").answer()
+    assert (use["kept"], use["target_accuracy"]) == (None, None)
+
+
+def test_a_few_trainings_buy_no_run_of_the_first_protocol_alone_and_many_do(tiny: Invoke) -> None:
+    for _ in range(3):
+        few = tiny.answer()
+        assert few["switch_percent"] < 50
+        assert few["reaches_target"] is None
+        assert few["policy"]["target_accuracy"] is None
+        assert few["time_to_accuracy_seconds"] is None
+    fourth = said_by(tiny, "--expected-runs", "40")
+    assert "uses BSP alone: it measures the target for the 36 runs after it" in fourth
+    assert "the target is measured: BSP alone reached an accuracy of" in fourth
+    assert tiny.answer("--expected-runs", "40")["policy"]["target_accuracy"] is not None
+    uses = Invoke("uses", "list").answer()
+    assert len(uses) == 5
+    # The runs before it are judged by the target, too.
+    assert all(isinstance(use["kept"], bool) for use in uses)
+
+
+def test_a_metric_without_a_usual_threshold_takes_the_gain_at_once(
+    tiny: Invoke, tmp_path: Path
+) -> None:
+    path = tmp_path / "tiny.py"
+    path.write_text(path.read_text().replace('name="tiny",', 'name="tiny",\n    metric="loss",'))
+    first = said_by(tiny)
+    little = "its own evaluations, which without a threshold notice little but a run that diverges"
+    assert f"yet, so it is guarded by {little};" in first
+    by_chance = "no worse than BSP's own models are by chance (how much that is in loss is not"
+    assert first.count(by_chance) == 2
+    assert tiny.answer()["switch_percent"] < 100
+    for words in ("policy show tiny --why", "policy list", "report tiny -o report.html"):
+        Invoke().succeeds(*words.split())
+    assert [use["kept"] for use in Invoke("uses", "list").answer()] == [None, None]
+    third = said_by(tiny, "--expected-runs", "100")
+    assert "uses BSP alone: it is one of the 3 runs that measure the target, and how much" in third
+
+
+def test_who_wants_the_first_protocol_alone_gets_it(tiny: Invoke) -> None:
+    assert "with BSP alone as you asked" in said_by(tiny, "--switch-at", "100")
+    with open_database("sqlite:///syncswitch.db", create=True) as database:
+        assert PolicyRegistry(database).policies() == []
