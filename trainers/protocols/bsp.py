@@ -46,7 +46,6 @@ class BSP(SyncProtocol):
         return self._next_round_if_over()
 
     def add(self, worker: int) -> Release:
-        """Admits `worker` to the next round, which starts now if nobody is at work."""
         self.active.add(worker)
         return self._next_round_if_over()
 

@@ -333,7 +333,6 @@ class GradientSource:
         return True
 
     def _make_probes(self) -> list[Pulled]:
-        """Two inputs with different batches, parameters and statistics."""
         random = np.random.default_rng(0)
 
         def small(*shape: int) -> Vector:
@@ -417,7 +416,6 @@ def _sum_of(gradients: Sequence[Gradient]) -> Gradient:
 
 
 def _is_close(gradient: Gradient, expected: Gradient) -> bool:
-    """Whether two gradients differ by no more than rounding."""
     scale = float(np.max(np.abs(expected.values))) or 1.0
     return np.allclose(gradient.values, expected.values, atol=_TOLERANCE * scale) and np.allclose(
         gradient.contribution, expected.contribution, atol=_TOLERANCE

@@ -9,7 +9,7 @@ import functools
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,11 @@ class Trained:
         assert "band" in fields or seconds == pytest.approx(record.training_seconds)
         assert record.training_seconds > sum(event.seconds or 0.0 for event in rebuilt)
         if not loses_replica:
-            assert_each_step_is_in_them_once(record.checkpoints, percents)
+            # Each step before a checkpoint is in it exactly once.
+            assert set(record.checkpoints) >= {*percents, 100.0}
+            for percent, path in record.checkpoints.items():
+                (parameters,) = read_checkpoint(path).parameters.values()
+                np.testing.assert_array_equal(parameters.ravel(), counted(percent / 100 * W))
         return record
 
 
@@ -152,16 +156,6 @@ def copied_often(monkeypatch: pytest.MonkeyPatch) -> None:
 def kinds(record: TrialRecord) -> Counter[str]:
     """Counts events by kind, except for those that set the pace."""
     return Counter(event.kind for event in record.events if event.reason not in pace(2))
-
-
-def assert_each_step_is_in_them_once(
-    checkpoints: Mapping[float, Path], percents: Sequence[float]
-) -> None:
-    """Each step before a checkpoint is in it exactly once."""
-    assert set(checkpoints) >= {*percents, 100.0}
-    for percent, path in checkpoints.items():
-        (parameters,) = read_checkpoint(path).parameters.values()
-        np.testing.assert_array_equal(parameters.ravel(), counted(percent / 100 * W))
 
 
 KILLED_AND_HUNG = ("kill:worker=1,at=15%", "hang:worker=0,at=30%", "kill:worker=1,at=65%")

@@ -14,6 +14,7 @@ from syncswitch.trainers.cluster.exchange.shards import (
     joined,
 )
 from syncswitch.trainers.model.layout import ModelState
+from tests.trainers.final import assert_bitwise_equal
 
 COUNTS = st.integers(1, 6)
 VARIABLES = st.lists(st.integers(1, 50), min_size=1, max_size=8)
@@ -27,23 +28,19 @@ def state_of(sizes: Sizes) -> ModelState:
 
 
 def assert_is_cut(shards: tuple[Shard, ...], sizes: Sizes) -> None:
-    """Asserts that shards cover the model in order, and that their parts join to the state."""
+    """Asserts that shards cover the model in order, and that their states join to the whole."""
     assert shards[0].model.start == 0
     assert shards[-1].model.stop == sizes.model
     assert all(one.model.stop == other.model.start for one, other in pairwise(shards))
     state = state_of(sizes)
-    parts = [shard.of(state) for shard in shards]
+    states = [shard.of(state) for shard in shards]
     model = np.concatenate([state.parameters, state.statistics])
-    for shard, part in zip(shards, parts, strict=True):
-        assert shard.sizes == Sizes(part.parameters.size, part.statistics.size, part.slots.size)
+    for shard, own in zip(shards, states, strict=True):
+        assert shard.sizes == Sizes(own.parameters.size, own.statistics.size, own.slots.size)
         np.testing.assert_array_equal(
-            np.concatenate([part.parameters, part.statistics]), model[shard.model]
+            np.concatenate([own.parameters, own.statistics]), model[shard.model]
         )
-    found = joined(parts, shards, sizes)
-    np.testing.assert_array_equal(found.parameters, state.parameters)
-    np.testing.assert_array_equal(found.statistics, state.statistics)
-    np.testing.assert_array_equal(found.slots, state.slots)
-    assert found.updates == 7
+    assert_bitwise_equal(joined(states, shards, sizes), state)
 
 
 @given(parameters=st.integers(1, 60), statistics=st.integers(0, 20), count=COUNTS)

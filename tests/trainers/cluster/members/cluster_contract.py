@@ -27,6 +27,7 @@ from syncswitch.trainers.model.updates import begun, outer_step, rejoin
 from syncswitch.trainers.protocols import AfterAverage, Exchange
 from syncswitch.trainers.protocols.steps import Group
 from tests.trainers.clicks import of_keras
+from tests.trainers.final import assert_bitwise_equal
 from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, digits_data, normalized_model
 
 MakeCluster = Callable[[Workload, int], Cluster]
@@ -120,13 +121,6 @@ def arrays_of(state: ModelState) -> tuple[Vector, Vector, Vector]:
     return state.parameters, state.slots, state.statistics
 
 
-def assert_same(one: ModelState, other: ModelState) -> None:
-    """Asserts that two states are equal to the last bit."""
-    for mine, yours in zip(arrays_of(one), arrays_of(other), strict=True):
-        np.testing.assert_array_equal(mine, yours)
-    assert one.updates == other.updates
-
-
 def replica_of(cluster: Cluster, worker: int) -> ModelState:
     return cluster.mean_replica([worker])
 
@@ -167,12 +161,12 @@ class ClusterContract:
         counts = (size.parameters, size.slots, size.statistics)
         loaded = ModelState(*(random.standard_normal(one, np.float32) for one in counts), 17)
         cluster.load(loaded)
-        assert_same(cluster.state(), loaded)
+        assert_bitwise_equal(cluster.state(), loaded)
         cluster.mark()
         copies = cluster.snapshot()
         for worker_step in range(5):
             step(cluster, 0, worker_step, momentum=0.9)
-        assert_same(cluster.marked(), loaded)
+        assert_bitwise_equal(cluster.marked(), loaded)
         for copied, own, now in zip(
             copies, (loaded.parameters, loaded.statistics), cluster.snapshot(), strict=True
         ):
@@ -219,7 +213,7 @@ class ClusterContract:
         for worker_step in range(0, 4 * WORKERS, WORKERS):
             pushes = push_a_round(rows, worker_step)
             assert {(push.pulled_updates, push.pushed_updates) for push in pushes} == {(0, 0)}
-        assert_same(rows.state(), start)
+        assert_bitwise_equal(rows.state(), start)
         # The last of each counts, and of worker 1 none.
         rows.apply(Group((0, 2)), RATE, 0.0)
         gradients = [batch_gradient(rows, 3 * WORKERS + worker) for worker in (0, 2)]
@@ -252,7 +246,7 @@ class ClusterContract:
                 step(cluster, 1, first, momentum=0.9)
             return cluster.state()
 
-        assert_same(end(), end())
+        assert_bitwise_equal(end(), end())
 
     def test_an_optimizer_of_keras_is_kerass(self, make_cluster: MakeCluster) -> None:
         import keras
@@ -288,7 +282,7 @@ class ClusterContract:
             assert "Received a label value of" in text[:110]
             assert "{" not in text
             assert "\n" not in text
-        assert_same(cluster.state(), state)
+        assert_bitwise_equal(cluster.state(), state)
 
     def test_a_fence_tells_what_was_taken_in_and_the_next_one_goes_on(self, rows: Cluster) -> None:
         fresh(rows)
@@ -299,7 +293,7 @@ class ClusterContract:
             before = rows.state()
             assert rows.fence(1) == taken_in(rows, task)
             rows.revive(1)
-            assert_same(rows.state(), before)
+            assert_bitwise_equal(rows.state(), before)
         assert step(rows, 1, 2).pushed_updates == 2
         assert step(rows, 0, 2).pushed_updates == 3
 
@@ -313,7 +307,7 @@ class ClusterContract:
         state = replace(cluster.program.checkpoints.initial(6), updates=17)
         assert cluster.broadcast(state, range(WORKERS)) == []
         for worker in range(WORKERS):
-            assert_same(replica_of(cluster, worker), state)
+            assert_bitwise_equal(replica_of(cluster, worker), state)
 
     def test_a_step_of_a_replica_is_that_of_the_parameter_server(self, cluster: Cluster) -> None:
         start = fresh(cluster)
@@ -328,21 +322,21 @@ class ClusterContract:
             arrays_of(replica_of(cluster, 1)), arrays_of(cluster.state()), strict=True
         ):
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-        assert_same(replica_of(cluster, 0), start)
+        assert_bitwise_equal(replica_of(cluster, 0), start)
 
     def test_a_group_shares_parameters_and_statistics_but_no_slots(self, cluster: Cluster) -> None:
         before = replicas_that_differ(cluster)
         assert not np.allclose(before[0].parameters, before[2].parameters)
         assert cluster.average([0, 2]) == []
         after = [replica_of(cluster, worker) for worker in range(WORKERS)]
-        assert_same(after[1], before[1])
-        for part in ("parameters", "statistics"):
-            mean = np.mean([getattr(before[0], part), getattr(before[2], part)], axis=0)
+        assert_bitwise_equal(after[1], before[1])
+        for kind in ("parameters", "statistics"):
+            mean = np.mean([getattr(before[0], kind), getattr(before[2], kind)], axis=0)
             for worker in (0, 2):
-                np.testing.assert_array_equal(getattr(after[worker], part), mean)
+                np.testing.assert_array_equal(getattr(after[worker], kind), mean)
                 np.testing.assert_array_equal(after[worker].slots, before[worker].slots)
         assert cluster.average([1]) == []
-        assert_same(replica_of(cluster, 1), before[1])
+        assert_bitwise_equal(replica_of(cluster, 1), before[1])
 
     def test_a_group_averages_its_slots_as_well_or_begins_with_none(self, cluster: Cluster) -> None:
         before = replicas_that_differ(cluster)
@@ -350,7 +344,7 @@ class ClusterContract:
         mean = np.mean([before[0].slots, before[2].slots], axis=0)
         for worker in (0, 2):
             np.testing.assert_array_equal(replica_of(cluster, worker).slots, mean)
-        assert_same(replica_of(cluster, 1), before[1])
+        assert_bitwise_equal(replica_of(cluster, 1), before[1])
         assert cluster.average([0, 1], AfterAverage.ZEROED) == []
         for worker in (0, 1):
             left = replica_of(cluster, worker)
@@ -385,14 +379,14 @@ class ClusterContract:
     def test_the_mean_of_replicas_has_their_slots_and_changes_nothing(
         self, cluster: Cluster
     ) -> None:
-        parts = replicas_that_differ(cluster)
+        replicas = replicas_that_differ(cluster)
         snapshot, state = cluster.replica_snapshot(range(WORKERS)), cluster.mean_replica([0, 1, 2])
         for name in ("parameters", "slots", "statistics"):
-            expected = np.mean([getattr(part, name) for part in parts], axis=0)
+            expected = np.mean([getattr(replica, name) for replica in replicas], axis=0)
             np.testing.assert_array_equal(getattr(state, name), expected)
         assert state.updates == 3, "as many as the foremost has seen"
-        for worker, part in enumerate(parts):
-            assert_same(replica_of(cluster, worker), part)
+        for worker, replica in enumerate(replicas):
+            assert_bitwise_equal(replica_of(cluster, worker), replica)
         step(cluster, 0, 50, Exchange.REPLICA)
         np.testing.assert_array_equal(snapshot[0], state.parameters)
         np.testing.assert_array_equal(snapshot[1], state.statistics)

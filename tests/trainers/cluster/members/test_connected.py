@@ -34,7 +34,6 @@ from tests.trainers.cluster.members.cluster_contract import (
     ROWS,
     WORKERS,
     ClusterContract,
-    assert_same,
     fresh,
     in_parallel,
     replica_of,
@@ -43,6 +42,7 @@ from tests.trainers.cluster.members.cluster_contract import (
     taken_in,
     task_of,
 )
+from tests.trainers.final import assert_bitwise_equal
 from tests.trainers.jobs import CONSTANT, constant_data
 
 SERVER_IS_GONE = r"^(the parameter server|parameter server 1) is gone$"
@@ -112,7 +112,7 @@ def test_updates_do_not_depend_on_how_many_servers_share_them(
                 step(cluster, worker, first + worker, Exchange.ROUND)
             cluster.apply(Group((0, 1)), 0.05, 0.9)
         states.append(cluster.state())
-    assert_same(*states)
+    assert_bitwise_equal(*states)
     assert all(shard.sizes.parameters for shard in shared._shards)
 
 
@@ -129,7 +129,7 @@ class TestWorkersThatAreLost:
         _, number = in_parallel(be_late, lambda: rows.fence(1))
         assert number == rows.mark()[1] != taken_in(rows, late)
         rows.revive(1)
-        assert_same(rows.state(), state)
+        assert_bitwise_equal(rows.state(), state)
 
     @pytest.mark.parametrize("lost", [[0], [2], [0, 1], [0, 1, 2]])
     def test_have_no_part_in_an_average(self, rows: ConnectedCluster, lost: list[int]) -> None:

@@ -19,11 +19,11 @@ from tests.trainers.cluster.members.cluster_contract import (
     ROWS,
     ClusterContract,
     MakeCluster,
-    assert_same,
     fresh,
     in_parallel,
     step,
 )
+from tests.trainers.final import assert_bitwise_equal
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, Gate, constant_data
 from tests.wording import Said
 
@@ -192,5 +192,5 @@ class TestThreadsCluster(ClusterContract):
             gate.open.set()
 
         in_parallel(be_late, fence)
-        assert_same(cluster.state(), state)
+        assert_bitwise_equal(cluster.state(), state)
         assert step(cluster, 1, 0).pushed_updates == 1
