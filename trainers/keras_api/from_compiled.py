@@ -282,45 +282,44 @@ def from_compiled(
     if not isinstance(epochs, int) or epochs < 1:
         raise WorkloadError(f"epochs is {epochs!r}; give a whole number from 1 on")
 
-    sample: tuple[Any, Any] | None = None
-    if y is None and not isinstance(x, Data | StreamedData):
-        sample, steps = _look_at_batches(x, validation_data, steps_per_epoch)
-        batch_size = batch_size or len(flatten("y", sample[1])[0][0])
-
-        def load() -> AnyData:
-            return _joined(_read(x, "x"), _read(validation_data, "validation_data"), wanted)
-    else:
-        if not isinstance(x, Data | StreamedData):
-            parts = _split((x, y, sample_weight), validation_data, validation_split)
-            data: AnyData = _joined(*parts, ())
-        elif y is None and validation_data is None:
-            data = x
-        else:
+    data: AnyData | None = None
+    examples: tuple[Any, Any] | None = None  # inputs and labels, from the first on
+    if isinstance(x, Data | StreamedData):
+        if y is not None or validation_data is not None:
             raise WorkloadError(
                 f"x is a {type(x).__name__}, which holds labels and tests as well; leave out y and"
                 " validation_data"
             )
+        data = x
+    elif y is None:
+        examples, steps = _look_at_batches(x, validation_data, steps_per_epoch)
+        batch_size = batch_size or len(flatten("y", examples[1])[0][0])
+    else:
+        arrays = _split((x, y, sample_weight), validation_data, validation_split)
+        data = _joined(*arrays, ())
+    if data is not None:
         batch_size = batch_size or BATCH_SIZE
         steps = steps_per_epoch or math.ceil(data.train.examples / max(1, batch_size))
-        if isinstance(data, Data):
-            sample = data.train_inputs, data.train_labels
-
-        def load() -> AnyData:
-            return data
-
-    inputs = None if sample is None else _first(sample[0])
+    if isinstance(data, Data):
+        examples = data.train_inputs, data.train_labels
+    inputs, labels = (None, None) if examples is None else map(_first, examples)
     ensure_built(model, inputs)
     if metric is None and str(first_metric).lower() not in ("accuracy", "acc"):
-        metric = first_metric or _usual_metric(model, None if sample is None else _first(sample[1]))
+        metric = first_metric or _usual_metric(model, labels)
     if metric == LOSS_METRIC:
         output = None
     further = fields.get("further_metrics", ())
     # Weights of tests count in the loss, and in metrics that are compiled as weighted.
     wanted = [is_weighted or one == LOSS_METRIC for one in (metric, *further)]
-    if y is not None and not isinstance(x, Data | StreamedData):
-        data = _joined(*parts, wanted)
+    if y is not None:
+        data = _joined(*arrays, wanted)
         data_set = data_set or _digest(name, data)
     total = total_worker_steps or epochs * steps
+
+    def load() -> AnyData:
+        if data is not None:
+            return data
+        return _joined(_read(x, "x"), _read(validation_data, "validation_data"), wanted)
 
     def built_anew() -> Any:
         made = build()  # type: ignore[misc]  # it is only used where there is a function
