@@ -92,7 +92,6 @@ def keras_callbacks(workload: Workload, spec: TrialSpec, observer: Observer) -> 
     built = built_part(workload, "callbacks", (list, tuple), "return a list of Keras callbacks")
     usable = usable_callbacks(built, f"workload {workload.name!r}")
     telling = _Telling(observer, workload, spec, usable)
-    telling.begin()
     yield telling
     telling.end()
 
@@ -116,12 +115,10 @@ class _Telling(Watching):
         self._interval = workload.evaluation_interval_worker_steps
         self._total = spec.identity.total_worker_steps
         self._logs: dict[str, float] = {}
-
-    def begin(self) -> None:
         epochs = -(-self._total // self._interval)
-        for one in self._callbacks:
-            one.set_params({"verbose": 0, "epochs": epochs, "steps": self._interval})
-            one.set_model(_NoModel(self._workload, type(one).__name__))
+        for callback in self._callbacks:
+            callback.set_params({"verbose": 0, "epochs": epochs, "steps": self._interval})
+            callback.set_model(_NoModel(workload, type(callback).__name__))
         self._tell("on_train_begin", lambda: ({},))
         self._tell("on_epoch_begin", lambda: (0, {}))
 
@@ -146,16 +143,16 @@ class _Telling(Watching):
         self._tell("on_train_end", lambda: (dict(self._logs),))
 
     def _tell(self, hook: str, arguments: Callable[[], tuple[Any, ...]]) -> None:
-        for one in self._callbacks.copy():
-            name = type(one).__name__
+        for callback in self._callbacks.copy():
+            name = type(callback).__name__
             try:
                 with users_code(self._workload, f"{name}.{hook}"):
-                    getattr(one, hook)(*arguments())
+                    getattr(callback, hook)(*arguments())
             except WorkloadError as error:
                 is_unusable = isinstance(error, _NoModelError) and self._tests <= 1
                 if is_unusable or not self._tests:
                     raise
-                self._callbacks.remove(one)
+                self._callbacks.remove(callback)
                 _LOG.warning("%s; the run continues without callback %s", error, name)
 
 
