@@ -159,9 +159,9 @@ def check_text(parameter: str, text: str) -> None:
             if name is not None and (name not in PLACEHOLDERS or fmt or conversion):
                 raise ValueError(f"there is no placeholder {{{name}}}")
     except ValueError as error:
-        known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        listed = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
         raise UserError(
-            f"{error}; known: {known}; write {{{{ and }}}} for braces",
+            f"{error}; known: {listed}; write {{{{ and }}}} for braces",
             parameter=parameter,
             value=text,
         ) from error

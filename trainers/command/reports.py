@@ -384,14 +384,14 @@ class ReportLog:
         A restarted command may repeat steps as well, so a few are let through: it repeats all of
         them before it goes on, and is not restarted at its end.
         """
-        known = next((one for one in self.evaluations if one.worker_step == report.step), None)
-        if known is None or report.accuracy in (None, known.accuracy):
+        earlier = next((one for one in self.evaluations if one.worker_step == report.step), None)
+        if earlier is None or report.accuracy in (None, earlier.accuracy):
             return
-        if known is not self.evaluations[-1] and not self.is_at_end:
+        if earlier is not self.evaluations[-1] and not self.is_at_end:
             return
-        self._contradicted.add(known.worker_step)
+        self._contradicted.add(earlier.worker_step)
         if len(self._contradicted) >= _FEW_REPEATS:
-            first, second = _quoted(self._lines[known.worker_step]), _quoted(line)
+            first, second = _quoted(self._lines[earlier.worker_step]), _quoted(line)
             raise ValueError(
                 "two processes report the same steps with different values:"
                 f" {first} and {second}; have one of them report, such as rank 0"

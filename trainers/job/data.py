@@ -175,10 +175,10 @@ def has_accuracy(labels: Array, output_shape: Sequence[int | None]) -> bool:
 
 def chance_accuracy(classes: Sequence[Array | None]) -> float | None:
     """Accuracy of always guessing the most frequent class; None if the classes are not known."""
-    known = [one for one in classes if one is not None]
-    if len(known) < len(classes):
+    numbered = [one for one in classes if one is not None]
+    if len(numbered) < len(classes):
         return None
-    counts = np.unique(np.concatenate(known), return_counts=True)[1]
+    counts = np.unique(np.concatenate(numbered), return_counts=True)[1]
     return float(counts.max() / counts.sum())
 
 

@@ -141,9 +141,8 @@ def rate_function(workload: Workload) -> Callable[[int], float]:
         eta, boundaries = workload.learning_rate, workload.learning_rate_boundaries
         assert not callable(eta)
         return lambda worker_step: float(eta) * decay_factor(boundaries, worker_step)
-    known = schedule_boundaries(schedule)
-    if known is not None:
-        first, steps = known
+    if (stepped := schedule_boundaries(schedule)) is not None:
+        first, steps = stepped
         return lambda worker_step: first * decay_factor(steps, worker_step)
 
     @cache  # a value takes several eager operations

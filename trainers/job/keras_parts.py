@@ -366,18 +366,18 @@ def decided_by(workload: Workload) -> Metric:
         return Metric()
     name = LOSS_METRIC if workload.metric == LOSS_METRIC else metric_class(built)
     kind = next((one for one in type(built).__mro__ if one.__module__.startswith("keras.")), None)
-    known = name if kind is None else kind.__name__
-    is_down = getattr(built, "_direction", None) == "down" or known in _FALSE
+    keras_name = name if kind is None else kind.__name__
+    is_down = getattr(built, "_direction", None) == "down" or keras_name in _FALSE
     goal = workload.metric_goal or ("min" if is_down or name == LOSS_METRIC else "max")
     usual: _Range = None, None
     if workload.metric != LOSS_METRIC:
         # A user's metric may be below 0; errors that come with Keras are not.
         of_errors: _Range = (None, None) if workload.metric_goal else (0.0, None)
-        usual = _RANGES.get(known, (0.0, 1.0) if goal == "max" else of_errors)
+        usual = _RANGES.get(keras_name, (0.0, 1.0) if goal == "max" else of_errors)
     limits = workload.metric_range or usual
     # As a database returns them: the fingerprint distinguishes 1 from 1.0.
     lowest, highest = (None if one is None else float(one) for one in limits)
-    return Metric(name, goal, workload.metric_unit or _UNITS.get(known), lowest, highest)
+    return Metric(name, goal, workload.metric_unit or _UNITS.get(keras_name), lowest, highest)
 
 
 def metric_class(built: Any) -> str:
@@ -420,14 +420,14 @@ def build_metric(workload: Workload) -> Any:
     if not isinstance(name, str):
         return built_part(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
     try:
-        found = keras.metrics.get(name)
+        metric = keras.metrics.get(name)
     except (TypeError, ValueError) as error:
         raise workload.error(
             f"Keras has no metric {name!r}; give a name such as 'mae', {LOSS_METRIC!r} for the loss"
             " on the test set, or a function that builds a Keras metric"
         ) from error
-    is_metric = isinstance(found, keras.metrics.Metric)
-    return found if is_metric else keras.metrics.MeanMetricWrapper(found, name=name)
+    is_metric = isinstance(metric, keras.metrics.Metric)
+    return metric if is_metric else keras.metrics.MeanMetricWrapper(metric, name=name)
 
 
 def _test_loss(workload: Workload) -> Any:

@@ -120,18 +120,18 @@ def load_workload(reference: str) -> Workload:
             f"try it alone: {alone}"
         ) from error
     names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
-    known = f"workloads in it: {', '.join(names)}" if names else "it holds no Workload"
+    listed = f"workloads in it: {', '.join(names)}" if names else "it holds no Workload"
     try:
         value = getattr(module, attribute)
     except Exception as error:  # a module may have a __getattr__ of its own
         why = "" if isinstance(error, AttributeError) else f"; {one_line(error)}"
         raise WorkloadError(
-            f"workload {reference!r}: {place} has no {attribute!r} ({known}{why})"
+            f"workload {reference!r}: {place} has no {attribute!r} ({listed}{why})"
         ) from error
     if not isinstance(value, Workload):
         raise WorkloadError(
             f"workload {reference!r}: {attribute!r} is of type {type(value).__name__}, "
-            f"not syncswitch.trainers.job.workload.Workload ({known})"
+            f"not syncswitch.trainers.job.workload.Workload ({listed})"
         )
     return varied(value, split_variant(reference)[1])
 

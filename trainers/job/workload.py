@@ -221,9 +221,9 @@ def _is_range(limits: Any) -> bool:
     """Whether these are two limits in ascending order, either of which may be None."""
     if not isinstance(limits, tuple | list) or len(limits) != 2:
         return False
-    known = [one for one in limits if one is not None]
-    are_numbers = all(isinstance(one, int | float) and math.isfinite(one) for one in known)
-    return are_numbers and (len(known) < 2 or known[0] < known[1])
+    given = [one for one in limits if one is not None]
+    are_numbers = all(isinstance(one, int | float) and math.isfinite(one) for one in given)
+    return are_numbers and (len(given) < 2 or given[0] < given[1])
 
 
 @contextmanager

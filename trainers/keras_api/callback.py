@@ -371,10 +371,10 @@ def _names(logged: str) -> tuple[str, ...]:
     if name in _ACCURACIES:
         return ("val_accuracy",)
     try:
-        found = keras.metrics.get(name)
+        metric = keras.metrics.get(name)
     except (TypeError, ValueError):
         return ()
-    return (_logged(getattr(found, "__name__", type(found).__name__)),)
+    return (_logged(getattr(metric, "__name__", type(metric).__name__)),)
 
 
 def _check_whole(name: str, value: int, least: int) -> None:

@@ -74,10 +74,10 @@ def row_specs(data: AnyData, batch_size: int) -> list[Any]:
     return [tf.TensorSpec([batch_size, *one.shape[1:]], one.dtype) for one in read]
 
 
-def check_inputs(workload: Workload, data: AnyData, found: Rows, model: Any) -> None:
+def check_inputs(workload: Workload, data: AnyData, examples: Rows, model: Any) -> None:
     """Refuses inputs with other names, numbers, shapes or types than the model takes."""
     with users_code(workload, "parse"):
-        read, _ = parsed(data, data.train, found)
+        read, _ = parsed(data, data.train, examples)
     wanted = _wanted_inputs(model)
     if not wanted or data.transform is not None:
         return

@@ -270,12 +270,12 @@ def ids_for(ids: Sequence[Ids], servers: int) -> list[list[Ids]]:
     return [[ids_on(one, server, servers)[1] for one in ids] for server in range(servers)]
 
 
-def rows_of(ids: Sequence[Ids], found: Sequence[Sequence[Vector]]) -> tuple[Vector, ...]:
+def rows_of(ids: Sequence[Ids], by_server: Sequence[Sequence[Vector]]) -> tuple[Vector, ...]:
     """Joins the rows that the servers have found for `ids_for`, by embedding."""
-    if len(found) == 1:
-        return tuple(found[0])
+    if len(by_server) == 1:
+        return tuple(by_server[0])
     rows = []
-    for one, *parts in zip(ids, *found, strict=True):
+    for one, *parts in zip(ids, *by_server, strict=True):
         whole = np.empty((len(one), parts[0].shape[1]), np.float32)
         for server, part in enumerate(parts):
             whole[ids_on(one, server, len(parts))[0]] = part
@@ -287,12 +287,12 @@ def gradients_for(gradients: Sequence[RowGradient], servers: int) -> list[list[R
     """Returns the gradients to send to each server, by embedding."""
     if servers == 1:
         return [list(gradients)]
-    found: list[list[RowGradient]] = [[] for _ in range(servers)]
+    by_server: list[list[RowGradient]] = [[] for _ in range(servers)]
     for ids, values in gradients:
         for server in range(servers):
             places, there = ids_on(ids, server, servers)
-            found[server].append(RowGradient(there, values[places]))
-    return found
+            by_server[server].append(RowGradient(there, values[places]))
+    return by_server
 
 
 BLOCK_VALUES = 1 << 18

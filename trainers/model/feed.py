@@ -199,10 +199,10 @@ def in_order(source: Source, size: int) -> Iterator[Tensors]:
     with ThreadPoolExecutor(1, "reader") as reader:
         ahead = reader.submit(read, 0)
         for start in range(size, source.examples + size, size):
-            found = ahead.result()
+            batch = ahead.result()
             if start < source.examples:
                 ahead = reader.submit(read, start)
-            yield found
+            yield batch
 
 
 def tensors(rows: Rows | Sequence[Any]) -> Tensors:

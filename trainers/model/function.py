@@ -185,8 +185,8 @@ class ModelFunction:
             epochs = tf.reshape(places // count, [-1])
             own = tf.stack([tf.fill(epochs.shape, seed), epochs, tf.zeros_like(epochs)], axis=-1)
             within = tf.reshape(places % count, [-1])
-            found = shuffled(within, own, tf.constant(count - 1, tf.int64))
-            indices = tf.reshape(found, places.shape)
+            numbers = shuffled(within, own, tf.constant(count - 1, tf.int64))
+            indices = tf.reshape(numbers, places.shape)
             # One gather for all is far quicker than one for each.
             picked = [tf.gather(one, indices) for one in examples[0]]
             examples = list(
@@ -485,7 +485,7 @@ def flat_update(function: Callable[..., Sequence[Any]]) -> Update:
         rate: float,
         momentum: float,
     ) -> None:
-        found = function(
+        result = function(
             as_tensor(parameters),
             as_tensor(slots),
             tf.constant(updates, tf.int64),
@@ -493,7 +493,7 @@ def flat_update(function: Callable[..., Sequence[Any]]) -> Update:
             tf.constant(rate, tf.float32),
             tf.constant(momentum, tf.float32),
         )
-        moved[:], slots[:] = map(as_array, found)
+        moved[:], slots[:] = map(as_array, result)
 
     return update
 
@@ -502,8 +502,8 @@ def flat_projection(function: Callable[..., Any]) -> Projection:
     """Makes a projection of arrays from one that `trace_projection` has traced."""
 
     def project(parameters: Vector) -> None:
-        found = function(as_tensor(parameters))
-        parameters[:] = as_array(found[0] if isinstance(found, list | tuple) else found)
+        result = function(as_tensor(parameters))
+        parameters[:] = as_array(result[0] if isinstance(result, list | tuple) else result)
 
     return project
 
@@ -532,8 +532,7 @@ def as_array(tensor: Any) -> Vector:
     """Returns the values of a tensor; they are copied only if they lie on a GPU."""
     if tensor.device.endswith("CPU:0"):
         return np.asarray(memoryview(tensor))
-    found: Vector = tensor.numpy()
-    return found
+    return np.asarray(tensor.numpy())
 
 
 class EmbeddingSteps:

@@ -49,11 +49,11 @@ class ShippedFunction:
         from syncswitch.trainers.model.tensorflow_api import tf
 
         graph = function.graph
-        known = {id(variable.handle): variable for variable in graph.variables}
+        variables = {id(variable.handle): variable for variable in graph.variables}
         captured = []
         given = graph.inputs[: len(graph.inputs) - len(graph.captures)]
         for outer, _ in graph.captures:
-            variable = known.get(id(outer))
+            variable = variables.get(id(outer))
             if variable is None and outer.dtype == tf.resource:
                 raise _unshippable(workload, "a table, such as those of StringLookup and tf.lookup")
             held = outer if variable is None else variable

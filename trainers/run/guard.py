@@ -355,13 +355,13 @@ class Guarding:
             "given_up": None if self._given_up is None else asdict(self._given_up),
         }
 
-    def remember(self, known: dict[str, Any]) -> None:
+    def remember(self, history: dict[str, Any]) -> None:
         """Restores a history, whether the run has a guard now or not."""
-        self._spec = replace(self._spec, retry_percents=tuple(known["retry_percents"]))
+        self._spec = replace(self._spec, retry_percents=tuple(history["retry_percents"]))
         self.failed = ()
-        for one in known["failed"]:
+        for one in history["failed"]:
             self.fail(FailedSwitch(**one))
-        if (given_up := known["given_up"]) is not None:
+        if (given_up := history["given_up"]) is not None:
             evaluations = tuple(Evaluation.of(one) for one in given_up["evaluations"])
             given_up = GivenUp(given_up["begin"], evaluations)
         self._given_up = given_up

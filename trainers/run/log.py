@@ -161,17 +161,17 @@ class RunLog:
         Events since then are kept, because they did happen; evaluations are dropped, because they
         will be made again.
         """
-        known = json.loads(history)
-        events = [RunEvent(**event) for event in known["events"]]
+        content = json.loads(history)
+        events = [RunEvent(**event) for event in content["events"]]
         self._events[: len(events)] = events
-        self._evaluations = [Evaluation.of(evaluation) for evaluation in known["evaluations"]]
-        self.guarding.remember(known["guard"])
+        self._evaluations = [Evaluation.of(evaluation) for evaluation in content["evaluations"]]
+        self.guarding.remember(content["guard"])
         self.fork(done, first_protocol_done, elapsed_seconds)
         self.position = replace(
             self.position,
-            inherited_seconds=known["inherited_seconds"],
-            switch_overhead_seconds=known["switch_overhead_seconds"],
-            phases=tuple(PhaseRecord(**phase) for phase in known["phases"]),
+            inherited_seconds=content["inherited_seconds"],
+            switch_overhead_seconds=content["switch_overhead_seconds"],
+            phases=tuple(PhaseRecord(**phase) for phase in content["phases"]),
         )
 
     def mark(

@@ -162,17 +162,17 @@ class RunTimes:
         training_seconds: float,
         worker_steps: int,
     ) -> None:
-        known = {evaluation.worker_step: evaluation.elapsed_seconds for evaluation in evaluations}
+        times = {evaluation.worker_step: evaluation.elapsed_seconds for evaluation in evaluations}
         seconds = 0.0
         for phase in phases:
             seconds += phase.seconds
-            known[phase.end_worker_step] = seconds
-        known = {step: known[step] for step in sorted(known) if 0 < step < worker_steps}
-        known = {0: 0.0, **known, worker_steps: training_seconds}
-        self._worker_steps = list(known)
+            times[phase.end_worker_step] = seconds
+        times = {step: times[step] for step in sorted(times) if 0 < step < worker_steps}
+        times = {0: 0.0, **times, worker_steps: training_seconds}
+        self._worker_steps = list(times)
         # Two measurements of nearly the same moment may contradict each other a little.
-        times = accumulate(known.values(), max)
-        self._seconds = [min(one, training_seconds) for one in times]
+        ascending = accumulate(times.values(), max)
+        self._seconds = [min(one, training_seconds) for one in ascending]
 
     def seconds_at(self, worker_step: float) -> float:
         return interpolated(worker_step, self._worker_steps, self._seconds)
