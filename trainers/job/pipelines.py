@@ -58,7 +58,7 @@ class SparseLeaf(Leaf):
 
 
 def flatten(field: str, given: Any) -> tuple[Rows, TreeSpec]:
-    """Takes inputs, labels or weights, as `fit` would get them, apart into arrays and tree spec.
+    """Takes inputs, labels or weights of `fit` apart into arrays and their tree spec.
 
     They are an array, or dicts, tuples and lists of several; each may be a `tf.RaggedTensor` with
     one ragged dimension, or a sparse matrix of SciPy or TensorFlow. Raises WorkloadError for

@@ -113,7 +113,7 @@ def through(given: Any, numbers: list[int]) -> Any:
     return unflatten(tree_spec, iter([one[numbers] for one in rows]))
 
 
-def test_dicts_tuples_and_lists_keep_their_form() -> None:
+def test_dicts_tuples_and_lists_stay_nested() -> None:
     one, other = np.arange(3), np.arange(6).reshape(3, 2)
     found = through({"b": (one, other), "a": [other, one]}, [2, 0])
     assert list(found) == ["a", "b"]

@@ -164,7 +164,7 @@ def log_of(spec: TrialSpec, done: int = 0) -> RunLog:
     return log
 
 
-class TestStateForm:
+class TestCheckpointManager:
     def test_initial_values_follow_the_seed_and_are_built_once_for_each(self) -> None:
         built = []
 
