@@ -305,7 +305,7 @@ class Membership:
     def switch(self, done: int, now_seconds: float) -> None:
         """Brings every resting worker back, at the timing policy's switch."""
         if self._online is not None:
-            for event in self._online.at_switch(done, now_seconds).events:
+            for event in self._online.at_switch(done, now_seconds):
                 self._note(event)
         self._resting.clear()
 

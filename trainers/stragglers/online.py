@@ -88,20 +88,19 @@ class OnlineController:
             return self._greedy(events, done, now_seconds)
         return self._elastic(events, done, now_seconds)
 
-    def at_switch(self, done: int, now_seconds: float) -> Decision:
+    def at_switch(self, done: int, now_seconds: float) -> list[RunEvent]:
         """Restores the workers that elastic removed; called before the second protocol.
 
         A worker that has been lost meanwhile is active again once it returns.
         """
-        back = sorted(self._removed_seconds.keys() - self._lost)
         events = []
-        for worker in back:
+        for worker in sorted(self._removed_seconds.keys() - self._lost):
             away_seconds = now_seconds - self._removed_seconds[worker]
             reason = f"worker {worker} is back for the second protocol, where nobody waits for it"
             events.append(RunEvent("restored", done, now_seconds, reason, worker, away_seconds))
             self._detector.join(worker)
         self._removed_seconds.clear()
-        return Decision(tuple(events))
+        return events
 
     def lost(self, worker: int) -> None:
         self._lost.add(worker)

@@ -22,9 +22,7 @@ def test_the_quadratic_rule_takes_the_rate_at_which_a_period_begins() -> None:
     # (0.2 / rate)^2 is 1, 4 and 16: two steps at least, then four, then sixteen.
     rates = [0.2] * 3 + [0.1] * 5 + [0.05] * 20
     assert averages(AveragePeriod("qsr:2:0.2"), rates) == [2, 4, 8, 24]
-
-
-def test_without_a_rate_nothing_is_averaged() -> None:
+    # Without a rate nothing is averaged.
     assert averages(AveragePeriod("qsr:1:0.1"), [0.1, 0.0, 0.0, 0.0]) == [1]
 
 

@@ -45,7 +45,8 @@ class Run:
 
     def switch(self) -> None:
         self.before_switch = False
-        self.carry_out(self.controller.at_switch(self.done, self.now_seconds))
+        events = self.controller.at_switch(self.done, self.now_seconds)
+        self.carry_out(Decision(tuple(events)))
 
     def lose(self, worker: int) -> None:
         self.controller.lost(worker)

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -232,11 +232,10 @@ class TrainingRun:
         if not self._log.is_before_switch:
             self._log.is_detour = False
             if self._controller is not None:
+                done, now_seconds = self._coordinator.done, self._clock.now_seconds
                 with self._judging:
-                    decision = self._controller.at_switch(
-                        self._coordinator.done, self._clock.now_seconds
-                    )
-                self._keep_events(decision)
+                    events = self._controller.at_switch(done, now_seconds)
+                self._keep_events(events)
             self._coordinator.resting.clear()
         members, second_since = self._coordinator.members, self._log.second_since(segment)
         for lost in self._executor.begin(
@@ -342,7 +341,7 @@ class TrainingRun:
         with self._judging:
             self._controller.observe(worker, busy_seconds)
             decision = self._controller.judge(done, now_seconds, self._is_before_switch)
-        self._keep_events(decision)
+        self._keep_events(decision.events)
         if decision.protocol is not None:
             self._log.is_detour = decision.protocol == "second"
         for straggler in decision.remove:
@@ -354,8 +353,8 @@ class TrainingRun:
             with self._judging:
                 (self._controller.lost if is_lost else self._controller.returned)(worker)
 
-    def _keep_events(self, decision: Decision) -> None:
-        for event in decision.events:
+    def _keep_events(self, events: Iterable[RunEvent]) -> None:
+        for event in events:
             self._log.keep_event(event)
 
     @property
