@@ -35,9 +35,8 @@ class Configuration:
         self._is_own = spec.identity.momentum_after_switch == "own"
         is_wanted = workload.momentum_after_switch == "own"
         is_shared = is_wanted and not self._is_own and _is_push(spec.identity.second_protocol)
-        if (
-            is_shared and (option := _shared_option(workload)) is not None
-        ):  # else an older run goes on
+        # Without such an option an older run goes on.
+        if is_shared and (option := _shared_option(workload)) is not None:
             warn_once(
                 f"workload {workload.name!r}: the optimizer has {option}, so all workers share its"
                 f" variables after the switch ({_SHARED[option]}), and an early switch may cost"
