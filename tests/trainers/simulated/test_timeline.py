@@ -333,7 +333,8 @@ class Ledger(StepExecutor):
         self.pushed: Counter[int] = Counter()
         self.rounds: list[tuple[int, ...]] = []
         self.members: list[tuple[int, ...]] = []
-        self.came_back: list[int] = []
+        # Workers, each with the number of groups that were joined before it began again.
+        self.came_back: list[tuple[int, int]] = []
         self._present: set[int] = set()
         self._under_way: dict[int, Ticket] = {}
         self._arrived: Counter[int] = Counter()
@@ -379,7 +380,7 @@ class Ledger(StepExecutor):
     def come_back(self, worker: int) -> None:
         assert worker not in self._present
         self._present.add(worker)
-        self.came_back.append(worker)
+        self.came_back.append((worker, len(self.rounds)))
 
 
 def spec_of(
@@ -604,8 +605,8 @@ def test_who_comes_back_gets_the_replicas_of_the_others_when_it_begins() -> None
     kill = "kill:worker=2,at=2500ms,for=1s"
     spec = spec_of(60, 100.0, [kill], protocols=("local-sgd:3", "asp"))
     _, ledger = run(spec)
-    assert ledger.came_back == [2]
-    assert (0, 1, 3) in ledger.rounds
+    assert ledger.came_back == [(2, 2)]
+    assert ledger.rounds[:2] == [(0, 1, 3)] * 2
 
 
 class TestOnlinePolicies:
