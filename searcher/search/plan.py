@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections import defaultdict
@@ -15,6 +14,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, possible_accuracy
 from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.records.digest import digest_of
 from syncswitch.storage.records.job import LARGEST_SEED, JobKey, RunConditions, WorkloadIdentity
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 
@@ -142,10 +142,8 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         "pairs": plan.pairs,
         "conditions": asdict(plan.conditions),
     }
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity.name) or "workload"
-    return f"{name[:100]}-{identity.fingerprint[:12]}-{digest}"
+    return f"{name[:100]}-{identity.fingerprint[:12]}-{digest_of(content)[:8]}"
 
 
 def replicate_seed(base_seed: int, replicate: int) -> int:

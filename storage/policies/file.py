@@ -11,7 +11,6 @@ demand, as a lookup does not need pydantic, which takes a while.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.errors import EXPORT_AGAIN, PolicyError, UserError
 from syncswitch.storage.files import check_plain_file, whole_file
+from syncswitch.storage.records.digest import digest_of
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
@@ -201,5 +201,4 @@ def _checked(model: type[BaseModel], content: dict[str, Any], what: str) -> Base
 
 def checksum_of(content: dict[str, Any]) -> str:
     """Returns the checksum of the workload and the policy in a file."""
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+    return f"sha256:{digest_of(content)}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
+from syncswitch.storage.records.digest import digest_of
 from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.metric import DescribedMetric, Metric
 
@@ -195,8 +194,7 @@ class WorkloadIdentity:
         for name, usual in _LATER_FIELDS.items():
             if content[name] in usual:
                 del content[name]
-        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return digest_of(content)
 
 
 _WAYS = {name: f"the {name} way" for name in ("first", "second")}

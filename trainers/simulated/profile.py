@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.files import check_plain_file, whole_file
+from syncswitch.storage.records.digest import digest_of
 
 _MOST_BYTES = 16 << 20
 _PACKAGE = "syncswitch.trainers.simulated"
@@ -78,8 +77,7 @@ class ClusterProfile(BaseModel):
         """64 hexadecimal digits that identify the cluster, whatever its description says."""
         # Without defaults, so that new fields do not change it; a default must never change.
         content = self.model_dump(mode="json", exclude={"description"}, exclude_defaults=True)
-        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return digest_of(content)
 
     def check_workers(self, workers: int, source: str) -> None:
         """Raises UserError if a straggler is not among the workers."""
