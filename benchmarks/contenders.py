@@ -273,9 +273,7 @@ def _adaptive(name: str, **options: Any) -> Contender:
 
 
 def _search_adaptively(
-    problem: Problem,
-    is_known: bool,
-    **options: bool,
+    problem: Problem, is_known: bool, **options: bool
 ) -> Sequence[SimulatedSearch]:
     strategy = AdaptiveStrategy(
         halvings=problem.halvings,

@@ -275,8 +275,7 @@ def _import(table: Table, url: str, folder: Path, options: argparse.Namespace) -
         raise SystemExit(done.stderr)
     rows = runs * evaluations
     table.add_row(
-        f"syncswitch-search import, {runs:,} runs, {rows:,} evaluations",
-        f"{rows / seconds:,.0f}/s",
+        f"syncswitch-search import, {runs:,} runs, {rows:,} evaluations", f"{rows / seconds:,.0f}/s"
     )
 
 

@@ -38,15 +38,7 @@ Row = dict[str, Any]
 Rows = defaultdict[Any, list[Any]]
 
 # In the order in which they refer to each other.
-_TABLES = (
-    WORKLOADS,
-    SEARCHES,
-    TRIALS,
-    PHASES,
-    POLICIES,
-    EVIDENCE,
-    ALIASES,
-)
+_TABLES = (WORKLOADS, SEARCHES, TRIALS, PHASES, POLICIES, EVIDENCE, ALIASES)
 
 
 def identities() -> list[WorkloadIdentity]:

@@ -132,10 +132,7 @@ def main() -> None:
     )
     context = multiprocessing.get_context("spawn")
     most_seconds = 600 + len(options.windows) * (60 * options.runs + options.rounds)
-    with (
-        at_most(most_seconds),
-        ProcessPoolExecutor(options.processes, mp_context=context) as pool,
-    ):
+    with at_most(most_seconds), ProcessPoolExecutor(options.processes, mp_context=context) as pool:
         for settings in options.windows:
             cases = [
                 Case(workers, noise, replace(settings, relative_floor=floor))

@@ -9,13 +9,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from benchmarks.failure_cases import (
-    KINDS,
-    REFERENCE,
-    SEVERAL,
-    TOTAL_WORKER_STEPS,
-    Case,
-)
+from benchmarks.failure_cases import KINDS, REFERENCE, SEVERAL, TOTAL_WORKER_STEPS, Case
 from benchmarks.failure_checks import Noise
 from syncswitch.storage.records.trial import TrialRecord
 

@@ -30,13 +30,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.console import at_most, new_table, parser
-from benchmarks.problems import (
-    BETA,
-    Problem,
-    RecordedJob,
-    generated_problem,
-    recorded_jobs,
-)
+from benchmarks.problems import BETA, Problem, RecordedJob, generated_problem, recorded_jobs
 from reproduction.replays import PlayedRecording
 from reproduction.simulator import Ledger, RunAt, SimulatedSearch
 from syncswitch.searcher.search.plan import replicate_seed
@@ -121,11 +115,7 @@ class _Replay:
     def _start_one(self, course: SearchCourse) -> bool:
         """Starts a run, if one is wanted."""
         under_way = {(run.switch_percent, run.replicate) for *_, run in self._under_way}
-        planned = plan_trial(
-            self._strategy,
-            self._ledger.observations(),
-            under_way | self._absent,
-        )
+        planned = plan_trial(self._strategy, self._ledger.observations(), under_way | self._absent)
         if not isinstance(planned, PlannedTrial):
             return False
         percent, replicate = planned.switch_percent, planned.replicate

@@ -108,10 +108,9 @@ def main() -> None:
     made.add_argument("--job", choices=("digits", "clicks"), default="digits")
     made.add_argument("--worker-steps", type=int)
     options = made.parse_args()
-    workload, compare = {
-        "digits": (digits, compare_digits),
-        "clicks": (clicks, compare_clicks),
-    }[options.job]
+    workload, compare = {"digits": (digits, compare_digits), "clicks": (clicks, compare_clicks)}[
+        options.job
+    ]
     if options.worker_steps is not None:
         workload = replace(workload, total_worker_steps=options.worker_steps)
     with at_most(1800 * (1 + options.seeds)), kept_for_the_next():

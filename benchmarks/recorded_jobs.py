@@ -344,9 +344,7 @@ class GuardedJob:
         first = float(self.job.first_seconds[run])
         second = float(self.job.seconds[run]) - first
         return TrialCost(
-            seconds,
-            first / share if share else None,
-            second / (1 - share) if share < 1 else None,
+            seconds, first / share if share else None, second / (1 - share) if share < 1 else None
         )
 
     def _is_kept(self, run: tuple[int, int]) -> bool:

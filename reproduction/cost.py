@@ -11,12 +11,7 @@ from typing import Any
 
 import click
 
-from reproduction.measures import (
-    CostSummary,
-    deepest_switch_points,
-    reference,
-    summarize,
-)
+from reproduction.measures import CostSummary, deepest_switch_points, reference, summarize
 from reproduction.replays import PlayedRecording, simulate
 from syncswitch.cli.completion import complete_workload
 from syncswitch.cli.console import (

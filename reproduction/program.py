@@ -34,11 +34,7 @@ def _parse_names(context: click.Context, parameter: click.Parameter, value: str)
     return tuple(dict.fromkeys(one.convert(name, parameter, context) for name in value.split(",")))
 
 
-_names = click.argument(
-    "names",
-    metavar="FIGURE[,FIGURE...]|all",
-    callback=_parse_names,
-)
+_names = click.argument("names", metavar="FIGURE[,FIGURE...]|all", callback=_parse_names)
 _workload = click.argument("workload", metavar="WORKLOAD", shell_complete=complete_workload)
 _target = click.option(
     "--time-to",

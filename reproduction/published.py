@@ -30,11 +30,7 @@ class PublishedRow(NamedTuple):
     success_percent: float
 
 
-WORKLOADS = {
-    "IV": "resnet32-cifar10-8",
-    "V": "resnet50-cifar100-8",
-    "VI": "resnet32-cifar10-16",
-}
+WORKLOADS = {"IV": "resnet32-cifar10-8", "V": "resnet50-cifar100-8", "VI": "resnet32-cifar10-16"}
 """The job of each table, as `python -m reproduction logs` names it."""
 
 TABLES = (

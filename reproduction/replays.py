@@ -14,12 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
-from reproduction.simulator import (
-    PlayedRun,
-    SimulatedSearch,
-    played_run,
-    search_with,
-)
+from reproduction.simulator import PlayedRun, SimulatedSearch, played_run, search_with
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.metrics import whole_run_seconds

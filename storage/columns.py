@@ -164,8 +164,7 @@ class TargetColumns:
         "training time at the first evaluation at the target, in a fork's prefix or after",
     ]
     is_censored: Annotated[
-        bool | None,
-        "whether it never reached the target: that takes longer than training_seconds",
+        bool | None, "whether it never reached the target: that takes longer than training_seconds"
     ]
 
 

@@ -61,8 +61,7 @@ _COMPARED = (
 
 _Text = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f]*$")]
 _Protocol = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f]*$", to_lower=True),
+    str, StringConstraints(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f]*$", to_lower=True)
 ]
 _Percent = Annotated[float, Field(ge=0, le=100)]
 _Size = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
@@ -177,9 +176,7 @@ def read_table(path: Path) -> list[ImportedRun]:
     if table.empty:
         raise RecordingError(f"{path} lists no run")
     table = table[[name for name in COLUMNS if name in table]]
-    table = table.assign(
-        **{name: _numbers(path, table[name]) for name in _TESTS if name in table},
-    )
+    table = table.assign(**{name: _numbers(path, table[name]) for name in _TESTS if name in table})
     keys = ["workload", "run"]
     groups = table.groupby(keys, sort=False, dropna=False)
     for name in _Run.model_fields:

@@ -456,14 +456,10 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
             raise ValueError("it is for another workload than the one it names")
     except OSError as error:
         raise PolicyError(
-            f"cannot read the policy file {path}: {error.strerror or error}",
-            remedy=EXPORT_AGAIN,
+            f"cannot read the policy file {path}: {error.strerror or error}", remedy=EXPORT_AGAIN
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PolicyError(
-            f"{path} is not a policy file ({error})",
-            remedy=EXPORT_AGAIN,
-        ) from error
+        raise PolicyError(f"{path} is not a policy file ({error})", remedy=EXPORT_AGAIN) from error
     return policy, _spec(policy, identity, seed)
 
 

@@ -43,10 +43,7 @@ class Digits(LightningModule):
         first = round(self._options.total_steps * self._options.first_decay / 100)
         decays = [first, (first + self._options.total_steps) // 2]
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, decays)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
-        }
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
         """Digits of this process's own (0 to 4, or the others), unless they are shuffled."""

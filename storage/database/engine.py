@@ -306,8 +306,7 @@ def open_database(url: str, *, create: bool) -> Database:
         if revision is None:
             if not create:
                 raise DatabaseError(
-                    f"{shown(url)} holds no results of syncswitch yet",
-                    remedy=SEARCH_FIRST,
+                    f"{shown(url)} holds no results of syncswitch yet", remedy=SEARCH_FIRST
                 )
             _make_tables(engine, shown(url))
         elif revision == FORMER_REVISION:

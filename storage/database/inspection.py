@@ -151,11 +151,7 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
         if not may_create:
             raise DatabaseError(
                 f"no database at {path}",
-                remedy=(
-                    SEARCH_FIRST,
-                    ANOTHER,
-                    f"set {ENVIRONMENT_VARIABLE}",
-                ),
+                remedy=(SEARCH_FIRST, ANOTHER, f"set {ENVIRONMENT_VARIABLE}"),
             ) from error
         if not path.parent.is_dir():
             raise DatabaseError(

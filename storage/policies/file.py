@@ -110,10 +110,7 @@ def read_policy_file(path: str | Path) -> PolicyFile:
         raise PolicyError(
             f"policy file {path} has schema version {version!r}",
             allowed=str(SCHEMA_VERSION),
-            remedy=(
-                "use the syncswitch that wrote it",
-                EXPORT_AGAIN,
-            ),
+            remedy=("use the syncswitch that wrote it", EXPORT_AGAIN),
         )
     try:
         document = Document.model_validate_json(json.dumps(content))
@@ -172,8 +169,7 @@ def _parsed(path: str | Path) -> dict[str, Any]:
         content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PolicyError(
-            f"cannot read the policy file {path}: {error.strerror or error}",
-            remedy=EXPORT_AGAIN,
+            f"cannot read the policy file {path}: {error.strerror or error}", remedy=EXPORT_AGAIN
         ) from error
     except UnicodeDecodeError as error:
         raise _useless(path, f"is not UTF-8 text ({error})") from error

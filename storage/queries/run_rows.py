@@ -122,12 +122,7 @@ def events(choice: TrialChoice) -> Select[Any]:
     return _rows(EventFacts, EVENTS, EVENTS.c.position, choice)
 
 
-def _rows(
-    rows: type,
-    table: Table,
-    order: Column[Any],
-    choice: TrialChoice,
-) -> Select[Any]:
+def _rows(rows: type, table: Table, order: Column[Any], choice: TrialChoice) -> Select[Any]:
     known = {
         **dict(_FACTS.items()),
         **dict(table.c.items()),  # both have a kind

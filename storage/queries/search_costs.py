@@ -38,8 +38,7 @@ class SearchCost:
         int, "how many of all these began before they were known to be needed"
     ]
     paid_seconds: Annotated[
-        float,
-        "training time of completed and cancelled runs, without what forks inherited",
+        float, "training time of completed and cancelled runs, without what forks inherited"
     ]
     baseline_seconds: Annotated[
         float | None,

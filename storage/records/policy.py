@@ -46,8 +46,7 @@ class Promise:
         None
     )
     expected_time: Annotated[
-        float | None,
-        "expected time of a later run over the baseline's, failed switches included",
+        float | None, "expected time of a later run over the baseline's, failed switches included"
     ] = None
     reason: Annotated[
         str | None,

@@ -16,14 +16,7 @@ from sqlalchemy import (
 
 from syncswitch.storage.records.metric import GOALS
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
-from syncswitch.storage.tables.base import (
-    FINITE,
-    METADATA,
-    UtcDateTime,
-    limited,
-    required,
-    stored,
-)
+from syncswitch.storage.tables.base import FINITE, METADATA, UtcDateTime, limited, required, stored
 
 POLICIES = Table(
     "syncswitch_policies",
@@ -65,10 +58,7 @@ EVIDENCE = Table(
     Column("version", Integer, primary_key=True),
     Column("position", Integer, primary_key=True),
     *stored(Evidence),
-    ForeignKeyConstraint(
-        ["fingerprint", "version"],
-        [POLICIES.c.fingerprint, POLICIES.c.version],
-    ),
+    ForeignKeyConstraint(["fingerprint", "version"], [POLICIES.c.fingerprint, POLICIES.c.version]),
     UniqueConstraint(
         "fingerprint",
         "version",
@@ -90,9 +80,6 @@ ALIASES = Table(
     Column("fingerprint", String(64), primary_key=True),
     Column("alias", String(64), primary_key=True),
     required("version", Integer),
-    ForeignKeyConstraint(
-        ["fingerprint", "version"],
-        [POLICIES.c.fingerprint, POLICIES.c.version],
-    ),
+    ForeignKeyConstraint(["fingerprint", "version"], [POLICIES.c.fingerprint, POLICIES.c.version]),
     info={"meaning": "A name that points at a version of a workload's policy."},
 )

@@ -148,8 +148,7 @@ TRIALS = Table(
     CheckConstraint("(parent_trial_id IS NULL) = (fork_percent IS NULL)", name="fork"),
     CheckConstraint("parent_trial_id <> trial_id", name="no_fork_of_itself"),
     CheckConstraint(
-        "time_to_accuracy_seconds IS NULL OR target_accuracy IS NOT NULL",
-        name="time_to_a_target",
+        "time_to_accuracy_seconds IS NULL OR target_accuracy IS NOT NULL", name="time_to_a_target"
     ),
     CheckConstraint(
         "state <> 'running' OR (started_at IS NOT NULL AND heartbeat_at IS NOT NULL"

@@ -112,8 +112,7 @@ def record_target(
     own_seconds = (
         select(func.min(EVALUATIONS.c.elapsed_seconds))
         .where(
-            EVALUATIONS.c.trial_id == TRIALS.c.trial_id,
-            EVALUATIONS.c.accuracy >= target_accuracy,
+            EVALUATIONS.c.trial_id == TRIALS.c.trial_id, EVALUATIONS.c.accuracy >= target_accuracy
         )
         .scalar_subquery()
     )

@@ -10,10 +10,7 @@ from syncswitch.storage.database.inspection import holds_studies
 _STUDIES = table("studies", column("study_id"), column("study_name"))
 _TRIALS = table("trials", column("trial_id"), column("study_id"), column("number"), column("state"))
 _VALUES = table(
-    "trial_intermediate_values",
-    column("trial_id"),
-    column("step"),
-    column("intermediate_value"),
+    "trial_intermediate_values", column("trial_id"), column("step"), column("intermediate_value")
 )
 
 

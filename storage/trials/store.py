@@ -148,10 +148,7 @@ _Part = TypeVar("_Part", PhaseRecord, FailedSwitch)
 
 
 def _parts(
-    connection: Connection,
-    kind: type[_Part],
-    table: Table,
-    chosen: Sequence[ColumnElement[bool]],
+    connection: Connection, kind: type[_Part], table: Table, chosen: Sequence[ColumnElement[bool]]
 ) -> dict[int, list[_Part]]:
     """Returns the phases or failed switches of trials, in order, by `trial_id`."""
     query = (

@@ -54,10 +54,7 @@ RECORD = TrialRecord(
     spec=TrialSpec(identity=IDENTITY, switch_percent=50.0, seed=11, replicate=2),
     worker_steps=1000,
     evaluations=(Evaluation(500, 1.5, 0.8, 0.7), Evaluation(1000, 2.5, 0.9, 0.3)),
-    phases=(
-        PhaseRecord("bsp", 0, 500, 2.0, 0.0, 0),
-        PhaseRecord("asp", 500, 1000, 1.0, 2.5, 7),
-    ),
+    phases=(PhaseRecord("bsp", 0, 500, 2.0, 0.0, 0), PhaseRecord("asp", 500, 1000, 1.0, 2.5, 7)),
     converged_accuracy=0.89,
     converged=True,
     diverged=False,

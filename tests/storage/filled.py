@@ -26,12 +26,7 @@ from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions, SearchInfo
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import whole_use
-from syncswitch.storage.records.trial import (
-    Evaluation,
-    RunEvent,
-    TrialRecord,
-    TrialSpec,
-)
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.storage.tables.base import METADATA
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner
@@ -44,9 +39,7 @@ from tests.storage.conftest import IDENTITY, RECORD, SEARCH
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)
 SIMULATED_CLUSTER = "5" * 64
 CONDITIONS = RunConditions(
-    "elastic",
-    "restart",
-    ("straggler:worker=1,at=10%,for=5s,delay=30ms", "kill:ps,at=60%"),
+    "elastic", "restart", ("straggler:worker=1,at=10%,for=5s,delay=30ms", "kill:ps,at=60%")
 )
 REGRET = Metric("regret", "min", "EUR", None, None)
 """What the disturbed search is decided by."""

@@ -9,12 +9,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from syncswitch.storage.records.flat import flat
-from syncswitch.storage.records.guard import (
-    Band,
-    BandPoint,
-    BelievedBand,
-    later_switch_points,
-)
+from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, later_switch_points
 from syncswitch.storage.records.job import (
     OWN_MOMENTUM,
     WorkloadIdentity,

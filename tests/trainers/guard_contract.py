@@ -201,10 +201,7 @@ class GuardContract:
         assert record.guard is not None
         assert record.guard.held_percent == 100.0
         (failed,) = record.guard.failed
-        assert failed.alarm in (
-            "a training loss is not finite",
-            "the parameters are not finite",
-        )
+        assert failed.alarm in ("a training loss is not finite", "the parameters are not finite")
 
     def test_a_stop_with_the_alarm_is_obeyed(self, make_trainer: Callable[..., Any]) -> None:
         observer = RecordingObserver(
@@ -279,10 +276,7 @@ class GuardContract:
         assert_bitwise_equal(state, alone[1])
 
     def test_resumed_without_the_state_at_its_switch_it_has_no_guard(
-        self,
-        make_trainer: Callable[..., Any],
-        tmp_path: Path,
-        caplog: pytest.LogCaptureFixture,
+        self, make_trainer: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         fields: dict[str, Any] = {"checkpoint_percents": (60.0,), "checkpoint_directory": tmp_path}
         spec = self.spec_of(GUARDED, self.workers, 30.0, **fields)

@@ -15,9 +15,7 @@ NOTHING = ConditionsChoice("none", "hot")
 def test_what_is_recorded_is_canonical() -> None:
     chosen = ConditionsChoice("greedy", "restart", ("mild", "kill:worker=01, at=5.0%"))
     assert chosen.conditions(4, 20.0, "bsp", "processes") == RunConditions(
-        "greedy",
-        "restart",
-        ("straggler:worker=3,at=5%,for=10%,delay=10ms", "kill:worker=1,at=5%"),
+        "greedy", "restart", ("straggler:worker=3,at=5%,for=10%,delay=10ms", "kill:worker=1,at=5%")
     )
 
 

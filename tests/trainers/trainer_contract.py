@@ -32,17 +32,10 @@ MakeTrainer = Callable[[Workload, int], Trainer]
 LONG = replace(DENSE, total_worker_steps=20_000, learning_rate_boundaries=())
 EXPLOSIVE = replace(LONG, learning_rate=1e25)
 HOPELESS = replace(
-    LONG,
-    model=idle_model,
-    learning_rate=1e-30,
-    learning_rate_boundaries=((80, 0.1),),
+    LONG, model=idle_model, learning_rate=1e-30, learning_rate_boundaries=((80, 0.1),)
 )
 # Its last evaluation is due at the very end.
-NOT_YET_HOPELESS = replace(
-    HOPELESS,
-    total_worker_steps=160,
-    learning_rate_boundaries=((160, 0.1),),
-)
+NOT_YET_HOPELESS = replace(HOPELESS, total_worker_steps=160, learning_rate_boundaries=((160, 0.1),))
 
 
 class Watched(NamedTuple):

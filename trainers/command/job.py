@@ -14,19 +14,10 @@ from pathlib import Path, PurePath
 from string import Formatter
 
 from syncswitch.storage.errors import Set, UserError, leave_out
-from syncswitch.storage.records.job import (
-    MOST_WORKER_STEPS,
-    Recipe,
-    WorkloadIdentity,
-    name_problem,
-)
+from syncswitch.storage.records.job import MOST_WORKER_STEPS, Recipe, WorkloadIdentity, name_problem
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.command import (
-    DEFAULT_FOLDER,
-    DEFAULT_METRIC_FILE,
-    DEFAULT_SILENCE_SECONDS,
-)
+from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
 from syncswitch.trainers.command.reports import STEP, pattern_reader
 from syncswitch.trainers.job.schedule import switch_worker_step
 
@@ -120,10 +111,7 @@ class CommandTemplate:
 
 
 def run_values(
-    spec: TrialSpec,
-    output_folder: Path,
-    resume_from: Path | None = None,
-    plan: Path | None = None,
+    spec: TrialSpec, output_folder: Path, resume_from: Path | None = None, plan: Path | None = None
 ) -> dict[str, str]:
     """The placeholders' values in one run; it may continue the run in `resume_from`."""
     return {

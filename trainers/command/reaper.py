@@ -35,10 +35,7 @@ def main(grace_seconds: float, words: Sequence[str]) -> int:
         signal.signal(number, signal.SIG_IGN)  # closing standard input ends the command
     try:
         command = subprocess.Popen(
-            list(words),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=_prepare,
+            list(words), stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_prepare
         )
     except OSError as error:
         print(f"{words[0]}: {error.strerror or error}", file=sys.stderr)

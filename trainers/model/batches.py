@@ -271,7 +271,7 @@ class Outputs:
         if wanted not in names:
             raise self._workload.error(
                 f"metric_output is {wanted!r}, and the model has the outputs {quoted(names)}; give"
-                " the name of the one by which a run is judged",
+                " the name of the one by which a run is judged"
             )
         place = names.index(wanted)
         return Decisive(
@@ -308,7 +308,7 @@ class Outputs:
             return [next(left) if wanted else None for wanted in is_wanted]
         raise self._workload.error(
             f"data() gives {len(given)} arrays of labels for the {len(names)} outputs"
-            f" {quoted(names)}; give a dict with these names",
+            f" {quoted(names)}; give a dict with these names"
         )
 
 
@@ -323,7 +323,7 @@ def _by_name(workload: Workload, what: str, given: Any, names: list[str]) -> lis
     if len(given) != len(names):
         raise workload.error(
             f"{what} has {len(given)} entries for the {len(names)} outputs {quoted(names)}; give"
-            " one for each",
+            " one for each"
         )
     return list(given)
 
@@ -349,5 +349,5 @@ def _mismatch(
     workload: Workload, what: str, given: Iterable[str], names: Iterable[str]
 ) -> WorkloadError:
     return workload.error(
-        f"{what} {quoted(given)}, and the model's outputs are {quoted(names)}; use the same names",
+        f"{what} {quoted(given)}, and the model's outputs are {quoted(names)}; use the same names"
     )

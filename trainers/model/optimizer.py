@@ -11,11 +11,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.trainers.job.embeddings import dense_variables
-from syncswitch.trainers.job.keras_parts import (
-    build_model,
-    build_optimizer,
-    excluded_variables,
-)
+from syncswitch.trainers.job.keras_parts import build_model, build_optimizer, excluded_variables
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.tensorflow_api import tf

@@ -215,12 +215,7 @@ class MomentumRule(RowRule, frozen=True, tag=True):
 
 
 def _accumulate(
-    values: Vector,
-    accumulator: Vector,
-    step: Vector,
-    update: Update,
-    momentum: float,
-    rate: float,
+    values: Vector, accumulator: Vector, step: Vector, update: Update, momentum: float, rate: float
 ) -> None:
     """Moves rows and their accumulator, in place; `rate` is the factor on both of these."""
     mu, n = np.float32(momentum), update.own_workers

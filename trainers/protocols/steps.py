@@ -11,13 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from syncswitch.trainers.protocols import (
-    AfterAverage,
-    Exchange,
-    Release,
-    ReplicaStep,
-    SyncProtocol,
-)
+from syncswitch.trainers.protocols import AfterAverage, Exchange, Release, ReplicaStep, SyncProtocol
 
 
 @dataclass(frozen=True, slots=True)

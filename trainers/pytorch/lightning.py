@@ -71,12 +71,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         second_way: SecondWay | None = None,
     ) -> None:
         self._switch = TrainerSwitch(
-            policy,
-            monitor,
-            seed,
-            second_way,
-            switch_at=switch_at,
-            metric_goal=metric_goal,
+            policy, monitor, seed, second_way, switch_at=switch_at, metric_goal=metric_goal
         )
         self._process: int | None = None
         self._is_before_batch = False
@@ -138,12 +133,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         self._switch.before_step(trainer.global_step, trainer.optimizers)
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         step = trainer.global_step
         if step == self._last_step:

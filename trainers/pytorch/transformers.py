@@ -77,12 +77,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         second_way: SecondWay | None = None,
     ) -> None:
         self._switch = TrainerSwitch(
-            policy,
-            metric,
-            seed,
-            second_way,
-            switch_at=switch_at,
-            metric_goal=metric_goal,
+            policy, metric, seed, second_way, switch_at=switch_at, metric_goal=metric_goal
         )
         self._metric = metric
         self._trainer: Trainer | None = None

@@ -117,10 +117,7 @@ def run_folder_name(spec: TrialSpec) -> str:
 
 
 def logged(
-    trainer: Trainer,
-    folder: Path | None,
-    name: str,
-    tell: Callable[[str], object] = _LOG.warning,
+    trainer: Trainer, folder: Path | None, name: str, tell: Callable[[str], object] = _LOG.warning
 ) -> Trainer:
     """Wraps a trainer so that it writes TensorBoard logs, if there is a folder for them."""
     return trainer if folder is None else TensorBoardTrainer(trainer, folder / name, tell)

@@ -97,9 +97,7 @@ class StragglerDetector:
     """Watches the workers of one run; `active` ones, at the start all, are compared."""
 
     def __init__(
-        self,
-        workers: Iterable[int],
-        settings: DetectorSettings = DetectorSettings(),
+        self, workers: Iterable[int], settings: DetectorSettings = DetectorSettings()
     ) -> None:
         self.settings = settings
         self._workers = {worker: _Worker(deque(maxlen=settings.window_steps)) for worker in workers}

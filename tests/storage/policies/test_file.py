@@ -14,12 +14,7 @@ import pytest
 
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies import schema
-from syncswitch.storage.policies.file import (
-    PolicyFile,
-    policy_text,
-    read_policy_file,
-    write_policy,
-)
+from syncswitch.storage.policies.file import PolicyFile, policy_text, read_policy_file, write_policy
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload

@@ -89,8 +89,7 @@ def test_a_line_that_is_not_whole_is_set_aside_with_a_word(
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"x", b"a,b\r\n1,2", b"{}\n", b"SQLite format 3\0\n\xff\r\xfe", b"[1]\n" * 9],
+    "content", [b"x", b"a,b\r\n1,2", b"{}\n", b"SQLite format 3\0\n\xff\r\xfe", b"[1]\n" * 9]
 )
 def test_a_file_that_holds_no_use_stays_as_it_is(
     database: Database, spool_path: Path, content: bytes
@@ -203,10 +202,7 @@ def test_whoever_is_killed_after_the_commit_loses_nothing_and_counts_nothing_twi
 
 @both_databases
 def test_all_at_once_lose_nothing_and_count_nothing_twice(
-    database: Database,
-    used_policy: TimingPolicy,
-    spool_path: Path,
-    at_once: AtOnce,
+    database: Database, used_policy: TimingPolicy, spool_path: Path, at_once: AtOnce
 ) -> None:
     url = database.url
     database.close()

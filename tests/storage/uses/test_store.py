@@ -70,9 +70,7 @@ def test_a_use_is_a_trial_with_its_policy_its_guard_and_all_that_it_measured(
 
 @both_databases
 def test_a_use_is_recorded_once(
-    database: Database,
-    used_policy: TimingPolicy,
-    at_once: AtOnce,
+    database: Database, used_policy: TimingPolicy, at_once: AtOnce
 ) -> None:
     use, url = use_of(used_policy), database.url
     database.close()

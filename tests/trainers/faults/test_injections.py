@@ -5,11 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.faults.injections import (
-    check_injections,
-    injections,
-    parse_injection,
-)
+from syncswitch.trainers.faults.injections import check_injections, injections, parse_injection
 from tests.wording import Said
 
 

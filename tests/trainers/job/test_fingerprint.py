@@ -133,11 +133,7 @@ OTHER_JOBS: dict[str, Callable[[Any], Fields]] = {
         "total_worker_steps": [404],
         "batch_size": [17],
         "learning_rate": [0.021],
-        "learning_rate_boundaries": [
-            ((200, 0.1), (300, 0.02)),
-            ((200, 0.1), (301, 0.01)),
-            (),
-        ],
+        "learning_rate_boundaries": [((200, 0.1), (300, 0.02)), ((200, 0.1), (301, 0.01)), ()],
         "momentum": [0.8],
         "data_set": ["other"],
         "evaluation_interval_worker_steps": [7],

@@ -134,10 +134,7 @@ def ends_of_rounds(cut: list[Segment], workers: int) -> set[int]:
 
 @given(jobs, percents, checkpoint_lists, pairs)
 def test_a_checkpoint_does_not_change_the_training(
-    job: tuple[int, int],
-    switch: float,
-    checkpoints: tuple[float, ...],
-    protocols: tuple[str, str],
+    job: tuple[int, int], switch: float, checkpoints: tuple[float, ...], protocols: tuple[str, str]
 ) -> None:
     """A round cut short by a checkpoint would be an update with another batch size."""
     W, n = job

@@ -120,10 +120,6 @@ def test_threads_read_the_same_files_at_once_and_parse_no_header(tmp_path: Path)
 
 
 def test_what_are_no_rows_is_refused(tmp_path: Path, said: Said) -> None:
-    for values in (
-        np.array([{}], object),
-        np.array(3),
-        np.zeros(4),
-    ):
+    for values in (np.array([{}], object), np.array(3), np.zeros(4)):
         path = saved(tmp_path / "x.npy", values)
         said.refusal(WorkloadError, NumpyFiles, path, saved(tmp_path / "y.npy", np.zeros(3)))

@@ -252,8 +252,7 @@ EQUAL = {
     "excluded by name": Case("`exclude_from_weight_decay`", optimizer=excluding("bias")),
     "counters": Case("whole-number and bool state of layers", counters, four=4.0),
     "moving statistic that is read": Case(
-        "state that a layer assigns and reads",
-        net(partial(made, assigning, "statistic"), softmax),
+        "state that a layer assigns and reads", net(partial(made, assigning, "statistic"), softmax)
     ),
     "batch normalization": Case(
         "BatchNorm", net(lambda: layers().BatchNormalization(momentum=0.7), softmax)
@@ -299,10 +298,7 @@ EQUAL = {
         four=4.0,
     ),
     "mixed precision": Case(
-        "`mixed_bfloat16`",
-        dense(dtype="mixed_bfloat16"),
-        metric=None,
-        tolerance=1e-3,
+        "`mixed_bfloat16`", dense(dtype="mixed_bfloat16"), metric=None, tolerance=1e-3
     ),
     "outputs": Case(
         "several outputs",

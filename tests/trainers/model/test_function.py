@@ -22,13 +22,7 @@ from syncswitch.trainers.model.function import (
 )
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.shipped import ShippedFunction
-from tests.trainers.jobs import (
-    BRIEF,
-    CONSTANT,
-    Gate,
-    constant_data,
-    digits_model,
-)
+from tests.trainers.jobs import BRIEF, CONSTANT, Gate, constant_data, digits_model
 from tests.trainers.shipping import received
 
 

@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.keras_parts import EXCLUDED
 from syncswitch.trainers.model.layout import FlatLayout
-from syncswitch.trainers.model.optimizer import (
-    KerasOptimizer,
-    MomentumSGD,
-    make_optimizer,
-)
+from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, momentum_answer
 
 # That of `CONSTANT`.

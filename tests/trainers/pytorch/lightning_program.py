@@ -46,10 +46,7 @@ class Module(LightningModule):  # type: ignore[misc]
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.5)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
-        }
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 class Trace(problem.Trace, Callback):  # type: ignore[misc]

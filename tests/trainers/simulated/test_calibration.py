@@ -63,8 +63,7 @@ class TestAKnownNetwork:
         assert profile.description == "mine"
 
     @pytest.mark.parametrize(
-        ("workers", "compute", "barrier", "variation"),
-        [(2, 1.0, 0.1, 0.2), (12, 2.0, 1.0, 0.5)],
+        ("workers", "compute", "barrier", "variation"), [(2, 1.0, 0.1, 0.2), (12, 2.0, 1.0, 0.5)]
     )
     def test_a_simulated_cluster_is_found_again(
         self, workers: int, compute: float, barrier: float, variation: float

@@ -184,10 +184,7 @@ def test_a_fast_and_a_slow_worker_finish_when_the_papers_rules_say(text: str, se
 
 
 def play(
-    protocol: str,
-    profile: ClusterProfile,
-    workers: int,
-    steps: int,
+    protocol: str, profile: ClusterProfile, workers: int, steps: int
 ) -> list[tuple[int, float]]:
     """Worker-steps done, and when, after each update of a segment."""
     machine = choose_protocol(protocol).machine(range(workers))
@@ -293,11 +290,7 @@ MESSAGES = 6 * 0.125
     ],
 )
 def test_known_times(
-    protocol: str,
-    profile: ClusterProfile,
-    workers: int,
-    steps: int,
-    expected: float | list[float],
+    protocol: str, profile: ClusterProfile, workers: int, steps: int, expected: float | list[float]
 ) -> None:
     """The time of each update, or of the last one."""
     ends = [seconds for _, seconds in play(protocol, profile, workers, steps)]

@@ -321,9 +321,7 @@ class TestLargeClusters:
             SimulatedTrainer(CONSTANT, 10**12, EVEN)
 
 
-def test_protocols_that_are_not_for_so_many_workers_are_refused(
-    make_trainer: MakeTrainer,
-) -> None:
+def test_protocols_that_are_not_for_so_many_workers_are_refused(make_trainer: MakeTrainer) -> None:
     with pytest.raises(UserError, match=r"workers is 4: .* cannot be used"):
         make_trainer(BRIEF, 4).train(spec_of(BRIEF, 4, 50.0, protocols=("bsp", "ds-sync:3")))
 
@@ -423,10 +421,7 @@ class TestDisturbed:
         slow no more.
         """
         workload = replace(
-            CONSTANT,
-            total_worker_steps=800,
-            momentum_after_switch="zero",
-            batch_after_switch=batch,
+            CONSTANT, total_worker_steps=800, momentum_after_switch="zero", batch_after_switch=batch
         )
         slow = RunConditions("greedy", injections=("straggler:worker=5,at=10%,for=30%,slowdown=3",))
         spec = spec_of(workload, 8, 60.0, profile=EVEN, conditions=slow)

@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.records.trial import RunEvent
-from syncswitch.trainers.stragglers.detector import (
-    DetectorSettings,
-    StragglerDetector,
-    compare,
-)
+from syncswitch.trainers.stragglers.detector import DetectorSettings, StragglerDetector, compare
 from tests.trainers.stragglers.traces import NOISES, recorded_pushes, round_seconds
 
 QUICK = DetectorSettings(window_steps=2, consecutive_windows=3)

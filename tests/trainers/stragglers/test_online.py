@@ -141,12 +141,7 @@ def played(online: str, steps: Sequence[Step], before_switch: bool = True) -> Ru
         # Who is kept is removed when a lost worker has returned.
         ("elastic", 6, "-0 -1 -2 9:3 +0 1:3", "detected 3, removed 3"),
         # Who was found before goes first, whoever is slower.
-        (
-            "elastic",
-            10,
-            "-0 -1 -2 -3 -4 3:9 3:8,9 +0 2:8,9",
-            "detected 9, detected 8, removed 9",
-        ),
+        ("elastic", 10, "-0 -1 -2 -3 -4 3:9 3:8,9 +0 2:8,9", "detected 9, detected 8, removed 9"),
         # Who was removed and lost comes back at the switch, or when it returns.
         ("elastic", 4, "4:1 -1 +1 switch", "detected 1, removed 1, restored 1"),
         ("elastic", 4, "4:1 -1 switch +1", "detected 1, removed 1"),

@@ -12,12 +12,7 @@ from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchErro
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
-from syncswitch.trainers.cluster.chief.run import (
-    Backup,
-    ClusterTrial,
-    FaultInjector,
-    TrainingRun,
-)
+from syncswitch.trainers.cluster.chief.run import Backup, ClusterTrial, FaultInjector, TrainingRun
 from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, ThreadsCluster
 from syncswitch.trainers.cluster.members.program import Program

@@ -11,12 +11,7 @@ import numpy as np
 
 from syncswitch.trainers.cluster.exchange.plans import Caller, RowGradients, Sizes, Task
 from syncswitch.trainers.cluster.exchange.vectors import aligned
-from syncswitch.trainers.model.embeddings import (
-    NO_EMBEDDINGS,
-    EmbeddingShard,
-    Ids,
-    ShardPlan,
-)
+from syncswitch.trainers.model.embeddings import NO_EMBEDDINGS, EmbeddingShard, Ids, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.updates import Projection, Update, added, mean_of
 from syncswitch.trainers.protocols import Exchange

@@ -33,14 +33,7 @@ from tests.processes import until
 from tests.trainers import jobs, trainer_contract
 from tests.trainers.cluster.launchers import all_gone, family
 from tests.trainers.final import train_to_end
-from tests.trainers.jobs import (
-    BRIEF,
-    COUNTING,
-    RecordingObserver,
-    constant_data,
-    counted,
-    spec_of,
-)
+from tests.trainers.jobs import BRIEF, COUNTING, RecordingObserver, constant_data, counted, spec_of
 from tests.trainers.trainer_contract import LONG, ForkContract, MakeTrainer
 from tests.warm_program import WarmProcess
 
