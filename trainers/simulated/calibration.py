@@ -114,11 +114,8 @@ def _check_fits(what: str, measured_seconds: float, least_seconds: float) -> Non
             f"{what} was measured to take {measured_seconds:.4g} s, less than the"
             f" {least_seconds:.4g} s that this variation and network take at least",
             remedy=(
-                *(
-                    Set(name, verb="give a smaller")
-                    for name in ("variation", "latency", "parameters")
-                ),
-                *(Set(name, verb="a larger") for name in ("worker_bandwidth", "server_bandwidth")),
+                *(Set(name, verb="reduce") for name in ("variation", "latency", "parameters")),
+                *(Set(name, verb="increase") for name in ("worker_bandwidth", "server_bandwidth")),
             ),
         )
 
