@@ -12,10 +12,11 @@ from typing import Any
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, possible_accuracy
+from syncswitch.searcher.strategies.observation import SHARES
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.digest import digest_of
 from syncswitch.storage.records.job import LARGEST_SEED, JobKey, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import AccuracyRange, possible_accuracy
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 
 # Options that depend on what the database holds when a study begins are not part of its name.

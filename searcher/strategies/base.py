@@ -17,15 +17,9 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_threshold
-from syncswitch.searcher.strategies.observation import (
-    SHARES,
-    AccuracyRange,
-    Observation,
-    mean_accuracy,
-    width_of,
-)
+from syncswitch.searcher.strategies.observation import SHARES, Observation, mean_accuracy, width_of
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.metric import USUAL_THRESHOLD, Metric
+from syncswitch.storage.records.metric import USUAL_THRESHOLD, AccuracyRange, Metric
 from syncswitch.storage.records.policy import Promise
 
 

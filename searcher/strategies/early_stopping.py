@@ -13,13 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.observation import (
-    SHARES,
-    AccuracyRange,
-    Observation,
-    possible_accuracy,
-)
+from syncswitch.searcher.strategies.observation import SHARES, Observation
 from syncswitch.storage.metrics import converged_accuracy
+from syncswitch.storage.records.metric import AccuracyRange, possible_accuracy
 from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation
 
 # How many times calmer than before the decay the accuracy has to be.

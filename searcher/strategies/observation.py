@@ -8,9 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from syncswitch.storage.metrics import mean_of
-
-AccuracyRange = tuple[float | None, float | None]
-"""Least and largest possible accuracy; None for no limit."""
+from syncswitch.storage.records.metric import AccuracyRange
 
 SHARES: AccuracyRange = (0.0, 1.0)
 
@@ -77,13 +75,6 @@ def width_of(limits: AccuracyRange) -> float | None:
     """Returns by how much two accuracies within the limits may differ; None for no limit."""
     least, largest = limits
     return None if least is None or largest is None else largest - least
-
-
-def possible_accuracy(accuracy: float, limits: AccuracyRange) -> float:
-    """Returns the accuracy within the limits that is closest to this one."""
-    least, largest = limits
-    accuracy = accuracy if least is None else max(least, accuracy)
-    return accuracy if largest is None else min(largest, accuracy)
 
 
 # Share of the time that a second protocol is assumed to need before it is measured.

@@ -35,6 +35,9 @@ _WORDS = {
     "min": GoalWords("less", "more", "most", "above", "rose", "falling"),
 }
 
+AccuracyRange = tuple[float | None, float | None]
+"""Least and largest possible accuracy; None for no limit."""
+
 USUAL_THRESHOLD = 0.01
 """The default threshold of metrics whose best value is 1."""
 
@@ -105,8 +108,8 @@ class Metric:
         return self.accuracy(accuracy)
 
     @property
-    def accuracies(self) -> tuple[float | None, float | None]:
-        """Least and largest possible accuracy; None for no limit."""
+    def accuracies(self) -> AccuracyRange:
+        """Its possible accuracies."""
         if not self.is_less_better:
             return self.lowest, self.highest
         return (
@@ -162,9 +165,7 @@ class Metric:
 
     def limited(self, accuracy: float) -> float:
         """Returns the possible accuracy that is nearest to this one."""
-        least, largest = self.accuracies
-        accuracy = accuracy if least is None else max(least, accuracy)
-        return accuracy if largest is None else min(largest, accuracy)
+        return possible_accuracy(accuracy, self.accuracies)
 
     @property
     def naming(self) -> dict[str, str | None]:
@@ -251,6 +252,13 @@ class DescribedMetric:
         """The metric by its name."""
         name = metric_name(self.description)
         return Metric(name, self.goal, self.unit, self.lowest, self.highest)
+
+
+def possible_accuracy(accuracy: float, limits: AccuracyRange) -> float:
+    """Returns the accuracy within the limits that is closest to this one."""
+    least, largest = limits
+    accuracy = accuracy if least is None else max(least, accuracy)
+    return accuracy if largest is None else min(largest, accuracy)
 
 
 def _is_accuracy(name: str, value: Any) -> bool:

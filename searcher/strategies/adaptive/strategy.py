@@ -34,15 +34,10 @@ from syncswitch.searcher.strategies.base import (
 )
 from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
-from syncswitch.searcher.strategies.observation import (
-    SHARES,
-    AccuracyRange,
-    Observation,
-    TrialCosts,
-    possible_accuracy,
-)
+from syncswitch.searcher.strategies.observation import SHARES, Observation, TrialCosts
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import OWN_MOMENTUM
+from syncswitch.storage.records.metric import AccuracyRange, possible_accuracy
 from syncswitch.storage.records.policy import Promise
 
 if TYPE_CHECKING:
