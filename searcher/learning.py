@@ -38,7 +38,7 @@ from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyReg
 from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch, Target
-from syncswitch.storage.records.job import OWN_MOMENTUM, SearchInfo, WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import OWN_RULES, SearchInfo, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
@@ -346,7 +346,7 @@ class UsedJob:
         if band is None or target is None or not (target.runs and self.threshold):
             return band
         held_to = (target.accuracy, target.margin(self.threshold))
-        if self.momentum == OWN_MOMENTUM:
+        if self.momentum in OWN_RULES:
             held_to = self._assessment().target() or held_to
         return BelievedBand(held_to[0], band.threshold, band.runs, band.curve, held_to[1])
 

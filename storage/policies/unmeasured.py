@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import OWN_RULES, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -51,7 +51,7 @@ def unmeasured_policy(
         raise UserError(f"switch_at is {switch_percent:g}: give a percent from 0 to 100")
     threshold = identity.decided_by.usual_threshold
     expected = _ANY if threshold else _ANY_WITHOUT_THRESHOLD
-    if identity.momentum_after_switch == OWN_MOMENTUM:
+    if identity.momentum_after_switch in OWN_RULES:
         expected = _OWN if threshold else _OWN_WITHOUT_THRESHOLD
     usual, promise = expected
     is_usual = switch_percent in (None, usual)

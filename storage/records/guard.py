@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from syncswitch.storage.records.job import OWN_MOMENTUM
+from syncswitch.storage.records.job import OWN_RULES
 
 _MOST_HALVINGS = 6  # as in a usual search
 _SAFE_PERCENT = 25.0
@@ -230,5 +230,5 @@ def later_switch_points(switch_percent: float, momentum: str | None = None) -> t
     any job loses there, and a run that fails at one switch after the other fails for its seed.
     """
     halvings = (50.0 / 2**number for number in range(_MOST_HALVINGS))
-    again = (_SAFE_PERCENT,) if momentum == OWN_MOMENTUM else halvings
+    again = (_SAFE_PERCENT,) if momentum in OWN_RULES else halvings
     return tuple(sorted(percent for percent in again if percent > switch_percent))

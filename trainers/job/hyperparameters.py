@@ -8,9 +8,12 @@ its length: in those runs it was 2,000 worker-steps for `additive` and 6,400 for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, OWN_RULES
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.keras_parts import (
     build_optimizer,
@@ -32,7 +35,7 @@ class Configuration:
         self._rate_at = rate_at
         self._workload = workload
         self.workers = spec.identity.workers
-        self._is_own = spec.identity.momentum_after_switch == "own"
+        self._is_own = spec.identity.momentum_after_switch in OWN_RULES
         is_wanted = workload.momentum_after_switch == "own"
         is_shared = is_wanted and not self._is_own and _is_push(spec.identity.second_protocol)
         # Without such an option an older run goes on.
@@ -43,6 +46,8 @@ class Configuration:
                 f' accuracy; leave {option} out, or give momentum_after_switch="same" if that is'
                 " meant"
             )
+        self.most_raise = most_raise(workload, self.workers)
+        """Up to how many times a worker raises the rate of its own optimizer; see `Steering`."""
         epoch_worker_steps = examples / workload.batch_size
         self._stage_worker_steps = workload.momentum_stage_worker_steps or epoch_worker_steps
 
@@ -90,7 +95,7 @@ class Configuration:
         return self.workers > 1 and self._workload.momentum > 0 and updates > 0
 
 
-def momentum_rule(workload: Workload, second_protocol: str) -> Momentum:
+def momentum_rule(workload: Workload, second_protocol: str) -> str:
     """Returns the momentum after the switch as it is carried out with this protocol.
 
     Where no push is applied by itself there is nothing that a worker's own momentum could move; and
@@ -99,7 +104,28 @@ def momentum_rule(workload: Workload, second_protocol: str) -> Momentum:
     variant = workload.momentum_after_switch
     if variant != "own":
         return variant
-    return "own" if _is_push(second_protocol) and _shared_option(workload) is None else "same"
+    if not _is_push(second_protocol) or _shared_option(workload) is not None:
+        return "same"
+    return OWN_MOMENTUM if workload.optimizer is None else OWN_OPTIMIZER
+
+
+def most_raise(workload: Workload, workers: int) -> float:
+    """Returns up to how many times an own optimizer raises its rate after the switch.
+
+    With single batches an adaptive optimizer keeps BSP's pace at BSP's rate over the root of n
+    (`Steering`); with SGD a worker's own rate does.
+    """
+    if workload.optimizer is None or not is_adaptive(build_optimizer(workload)):
+        return 1.0
+    scaling = min(workers, workload.largest_scaling or workers)
+    return max(1.0, scaling / math.sqrt(workers))
+
+
+def is_adaptive(optimizer: Any) -> bool:
+    """Whether the steps of a Keras optimizer are about as long whatever the gradients' length."""
+    from keras import optimizers
+
+    return not isinstance(getattr(optimizer, "inner_optimizer", optimizer), optimizers.SGD)
 
 
 def _is_push(protocol: str) -> bool:
@@ -107,7 +133,9 @@ def _is_push(protocol: str) -> bool:
 
 
 # Options of Keras optimizers with which all workers have to share the variables, and why.
+_FTRL = "the rule of Ftrl"
 _SHARED = {
+    _FTRL: "its variables hold the parameters themselves, and not how they change",
     "use_ema": "evaluations need the averages of the parameters that all share",
     "gradient_accumulation_steps": "workers would be at different places of an accumulation"
     " whenever the mean of their variables is taken",
@@ -117,7 +145,11 @@ _SHARED = {
 def _shared_option(workload: Workload) -> str | None:
     if workload.optimizer is None:
         return None
+    from keras import optimizers
+
     built = build_optimizer(workload)
+    if isinstance(built, optimizers.Ftrl):
+        return _FTRL
     return next((name for name in _SHARED if getattr(built, name, None)), None)
 
 

@@ -34,7 +34,15 @@ from syncswitch.trainers.model.batches import (
 from syncswitch.trainers.model.embeddings import Ids, RowGradient, checked_ids
 from syncswitch.trainers.model.feed import shuffled
 from syncswitch.trainers.model.layout import FlatLayout, Vector
-from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer, as_dtype, pack, unpack
+from syncswitch.trainers.model.optimizer import (
+    KerasOptimizer,
+    MomentumSGD,
+    Optimizer,
+    as_dtype,
+    pack,
+    unpack,
+)
+from syncswitch.trainers.model.own_slots import AheadUpdate
 from syncswitch.trainers.model.tensorflow_api import concrete, tf
 from syncswitch.trainers.model.updates import (
     Projection,
@@ -519,6 +527,50 @@ def make_update(optimizer: Optimizer, parameters: int, project: Projection | Non
     if isinstance(optimizer, MomentumSGD):
         return projected(momentum_update, project)
     return flat_update(trace_update(optimizer, parameters))
+
+
+def trace_ahead(optimizer: KerasOptimizer, parameters: int) -> Any:
+    """Traces `KerasOptimizer.apply_ahead` for a number of parameters."""
+    return concrete(
+        optimizer.apply_ahead,
+        tf.TensorSpec([parameters]),
+        tf.TensorSpec([optimizer.layout.size]),
+        tf.TensorSpec([], tf.int64),
+        tf.TensorSpec([parameters]),
+        tf.TensorSpec([]),
+    )
+
+
+def flat_ahead(function: Callable[..., Sequence[Any]]) -> AheadUpdate:
+    """Makes an update of arrays from one that `trace_ahead` has traced."""
+
+    def update(
+        parameters: Vector,
+        gradient: Vector,
+        ahead: Vector,
+        slots: Vector,
+        updates: int,
+        rate: float,
+    ) -> None:
+        result = function(
+            as_tensor(parameters),
+            as_tensor(slots),
+            tf.constant(updates, tf.int64),
+            as_tensor(gradient),
+            tf.constant(rate, tf.float32),
+        )
+        gradient[:], ahead[:], slots[:] = map(as_array, result)
+
+    return update
+
+
+def make_ahead(optimizer: Optimizer, parameters: int) -> AheadUpdate | None:
+    """Makes the update of a worker with slots of its own; None for the built-in SGD."""
+    if not isinstance(optimizer, KerasOptimizer):
+        return None
+    if optimizer.adam is not None:
+        return optimizer.adam.turn
+    return flat_ahead(trace_ahead(optimizer, parameters))
 
 
 def as_tensor(values: Array) -> Any:

@@ -13,6 +13,7 @@ from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.trainers.job.embeddings import dense_variables
 from syncswitch.trainers.job.keras_parts import build_model, build_optimizer, excluded_variables
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.adam import AdamForm
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.tensorflow_api import tf
 
@@ -119,6 +120,38 @@ class KerasOptimizer(Optimizer):
                     " before its averages; let its build() begin with super().build(variables)"
                 )
 
+    @property
+    def adam(self) -> AdamForm | None:
+        """The optimizer as a form that needs no TensorFlow; None for others than Adam and AdamW."""
+        from keras import optimizers
+
+        own = self._optimizer
+        clipped_by = next((one for one in _CLIPPING if getattr(own, one)), "")
+        is_plain = type(own) in (optimizers.Adam, optimizers.AdamW) and not (
+            own.amsgrad or own.loss_scale_factor or self.has_constraints
+        )
+        if not is_plain or any(str(one.dtype) != "float32" for one in self._variables):
+            return None
+        decay = float(own.weight_decay or 0.0)
+        decays = [decay if decay and own._use_weight_decay(one) else 0.0 for one in self._variables]
+        return AdamForm(
+            tuple(self._parameters_layout.sizes),
+            tuple(decays),
+            float(own.beta_1),
+            float(own.beta_2),
+            float(own.epsilon),
+            clipped_by,
+            float(getattr(own, clipped_by)) if clipped_by else 0.0,
+        )
+
+    def apply_ahead(
+        self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any
+    ) -> tuple[Any, Any, Any]:
+        """Traces an `AheadUpdate`: the change, the change ahead, both [P], and the slots."""
+        moved, slots = self.apply(parameters, slots, updates, gradient, rate, 0.0)
+        further, _ = self.apply(parameters, slots, updates + 1, tf.zeros_like(gradient), rate, 0.0)
+        return moved - parameters, further - parameters, slots
+
     def slots_of_variables(self, servers: int) -> list[tuple[int, int | None]]:
         """Returns the size of each slot and the number of its variable; None if it is shared.
 
@@ -160,6 +193,10 @@ class KerasOptimizer(Optimizer):
         optimizer.apply(unpack(scaled, self._parameters_layout), self._variables)
         moved = pack([variable.value for variable in self._variables])
         return moved, pack([variable.value for variable in self._slots])
+
+
+# In the order in which Keras asks for them.
+_CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
 def _noted_owners(optimizer: Any, variables: Sequence[Any]) -> dict[int, int]:

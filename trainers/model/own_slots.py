@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from syncswitch.trainers.model.layout import Vector, squared_length
+from syncswitch.trainers.model.steering import Steering
 from syncswitch.trainers.model.updates import PIECE
 
 NOISE_SHARE = 0.5
@@ -18,6 +19,15 @@ GROWTH = 0.01
 
 Gradients may become longer for good, as on examples that are seldom alike; within a hundred steps
 the bound has followed them. A training that diverges multiplies within a few.
+"""
+
+
+AheadUpdate = Callable[[Vector, Vector, Vector, Vector, int, float], None]
+"""`(parameters, gradient, ahead, slots, updates, rate)`: an update, and a look ahead.
+
+It turns the gradient, in place, into what the update changes; `ahead` receives what one more update
+with a gradient of zero would change. The slots change in place by the first of these; `updates` is
+the number of updates before it.
 """
 
 
@@ -33,24 +43,30 @@ class OwnSlots:
     Gradients that are too stale for the rate make the momentum grow without end. If `is_bounded`, a
     step is no longer than it would be if nothing were stale, see `_longest_square` and `GROWTH`.
 
-    Any other optimizer has all its variables to itself, and what it would have changed is added. It
-    is given as an `update` of arrays, `(parameters, moved, slots, updates, gradients, rate,
-    momentum)`, which overwrites `moved` and the slots.
+    Any other optimizer has all its variables to itself. With U, the change of its update, and L,
+    what one more update with a gradient of zero would change, it adds `U + L - L before`: the same
+    look-ahead, without knowing the optimizer. With momentum SGD this is the change above, and with
+    Adam that of Nadam. Its rate rises up to `most_raise` times, see `Steering`.
     """
 
     def __init__(
         self,
         slots: Vector,
         updates: int,
-        update: Callable[..., None] | None = None,
+        update: AheadUpdate | None = None,
         *,
         is_bounded: bool = False,
+        most_raise: float = 1.0,
     ) -> None:
         self.slots = slots
         self.updates = updates
         self._update = update
         self._is_bounded = is_bounded
         self._longest: float | None = None
+        self._steering = Steering(most_raise)
+        # What is taken in advance: by the last change, and by the one that is being made.
+        self._before: Vector | None = None
+        self._ahead = slots[:0]
 
     def turn(self, parameters: Vector, gradient: Vector, rate: float, momentum: float) -> None:
         """Turns a gradient, in place, into a change; `parameters` are those that it is of."""
@@ -59,12 +75,24 @@ class OwnSlots:
             if self._update is None:
                 self._look_ahead(gradient, rate, momentum)
             else:
-                gradients = [gradient]
-                self._update(
-                    parameters, gradient, self.slots, self.updates, gradients, rate, momentum
-                )
-                gradient -= parameters
+                rate *= self._steering.factor(parameters, gradient)
+                self._look_ahead_with(self._update, parameters, gradient, rate)
         self.updates += 1
+
+    def _look_ahead_with(
+        self, update: AheadUpdate, parameters: Vector, gradient: Vector, rate: float
+    ) -> None:
+        if self._before is None:
+            # The slots at the start look ahead as well: where they lead to is not new.
+            self._before, self._ahead = np.zeros_like(gradient), np.zeros_like(gradient)
+            slots = self.slots.copy()
+            update(parameters, self._before, self._ahead, slots, self.updates, rate)
+        update(parameters, gradient, self._ahead, self.slots, self.updates, rate)
+        for start in range(0, len(gradient), PIECE):
+            piece = slice(start, start + PIECE)
+            gradient[piece] += self._ahead[piece]
+            gradient[piece] -= self._before[piece]
+        self._before, self._ahead = self._ahead, self._before
 
     def _look_ahead(self, gradient: Vector, rate: float, momentum: float) -> None:
         if self._is_bounded and self._longest is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
-from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import OWN_RULES, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import (
     CONVERGENCE_EVALUATIONS,
@@ -273,7 +273,7 @@ class Guarding:
             settled_at, steps = None, identity.total_worker_steps
             boundaries = identity.recipe.learning_rate_boundaries
             decays = None if boundaries is None else [at for at, _ in boundaries]
-            if identity.momentum_after_switch == OWN_MOMENTUM:
+            if identity.momentum_after_switch in OWN_RULES:
                 settled_at = steps if decays is None else max(decays, default=0)
             self._guard = Guard(spec.band, steps, identity.decided_by, settled_at, decays)
 

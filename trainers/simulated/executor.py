@@ -32,8 +32,8 @@ from syncswitch.trainers.model.function import (
     trace_step,
 )
 from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
-from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer, pack, unpack
-from syncswitch.trainers.model.own_slots import OwnSlots
+from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
+from syncswitch.trainers.model.own_slots import AheadUpdate, OwnSlots
 from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threads, quiet_log, tf
 from syncswitch.trainers.model.updates import (
     NO_OUTER,
@@ -434,6 +434,7 @@ class TrainingExecutor(StepExecutor):
         source: GradientSource,
         optimizer: Optimizer,
         update: Update,
+        ahead: AheadUpdate | None,
         configuration: Configuration,
         seed: int,
         state: ModelState,
@@ -445,6 +446,7 @@ class TrainingExecutor(StepExecutor):
         self._source = source
         self._optimizer = optimizer
         self._update = update
+        self._ahead = ahead
         self._configuration = configuration
         self._seed = seed
         self._exchange = Exchange.PUSH
@@ -610,8 +612,10 @@ class TrainingExecutor(StepExecutor):
         self._embeddings.shard.push([gradient.rows], rate, momentum)
 
     def _own_slots(self, slots: Vector, updates: int, is_bounded: bool = False) -> OwnSlots:
-        update = None if isinstance(self._optimizer, MomentumSGD) else self._update
-        return OwnSlots(slots.copy(), updates, update, is_bounded=is_bounded)
+        most_raise = self._configuration.most_raise
+        return OwnSlots(
+            slots.copy(), updates, self._ahead, is_bounded=is_bounded, most_raise=most_raise
+        )
 
     def _add(self, worker: int, gradient: Gradient, rate: float, step: int) -> None:
         momentum = self._configuration.momentum(step, self._second_since)

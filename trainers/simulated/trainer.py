@@ -18,7 +18,12 @@ from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.schedule import check_embeddings, check_trial, checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.embeddings import LocalEmbeddings
-from syncswitch.trainers.model.function import ModelFunction, make_projection, make_update
+from syncswitch.trainers.model.function import (
+    ModelFunction,
+    make_ahead,
+    make_projection,
+    make_update,
+)
 from syncswitch.trainers.model.kept import Computation, computation, leave, take
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import CheckpointManager
@@ -197,6 +202,7 @@ class SimulatedTrainer(Trainer):
         self._optimizer = optimizer
         self._project = make_projection(optimizer, function.parameters.size)
         self._update = make_update(optimizer, function.parameters.size, self._project)
+        self._ahead = make_ahead(optimizer, function.parameters.size)
         self._source, self._tester = compiled.source, compiled.tester
 
     @override
@@ -226,6 +232,7 @@ class SimulatedTrainer(Trainer):
             self._source,
             self._optimizer,
             self._update,
+            self._ahead,
             Configuration(self._workload, spec, self._examples, self._rate_at),
             spec.seed,
             self._checkpoints.begin(spec, log),

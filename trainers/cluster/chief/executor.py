@@ -75,7 +75,11 @@ class ClusterExecutor:
             are_bounded = self._configuration.bounds_steps(updates)
             updates = self._configuration.own_updates(updates, second_since, done)
             return self._cluster.broadcast_slots(
-                self._slots, updates, members, are_bounded=are_bounded
+                self._slots,
+                updates,
+                members,
+                are_bounded=are_bounded,
+                most_raise=self._configuration.most_raise,
             )
         return []
 
@@ -96,7 +100,9 @@ class ClusterExecutor:
         if not newcomers:
             return []
         if self.has_own_slots:
-            return cluster.broadcast_slots(cluster.program.optimizer.initial_slots(), 0, newcomers)
+            initial = cluster.program.optimizer.initial_slots()
+            most_raise = self._configuration.most_raise
+            return cluster.broadcast_slots(initial, 0, newcomers, most_raise=most_raise)
         state = self._start or cluster.mean_replica(self._holders())
         return cluster.broadcast(state, newcomers, self._outer_state())
 

@@ -41,7 +41,13 @@ from syncswitch.trainers.cluster.exchange.remote import (
     serve,
 )
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
-from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, projection_of, update_of
+from syncswitch.trainers.cluster.exchange.vectors import (
+    Block,
+    ahead_of,
+    aligned,
+    projection_of,
+    update_of,
+)
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
 from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import Vector
@@ -165,11 +171,11 @@ class WorkerPart:
             self._computed.rows[0],
             plan.decay,
             lambda: update_of(plan),
-            is_built_in=plan.update is None,
             embeddings=(
                 None if plan.ids is None else EmbeddingSteps(plan.embeddings, plan.ids.restored())
             ),
             project=projection_of(plan),
+            new_ahead=lambda: ahead_of(plan),
         )
         self.methods |= {
             "connect": self._connect,

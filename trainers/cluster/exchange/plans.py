@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from syncswitch.trainers.cluster.exchange.security import Address
 from syncswitch.trainers.job.embeddings import EmbeddingTable
+from syncswitch.trainers.model.adam import AdamForm
 from syncswitch.trainers.model.embeddings import NO_EMBEDDINGS, RowGradient, ShardPlan
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
@@ -90,7 +91,8 @@ class WorkerPlan(Plan):
     """The plan of a worker.
 
     `compiled` is the step for XLA to compile, for a worker with a GPU. `ids` finds the rows that a
-    batch needs, see `trace_ids`; None without embeddings.
+    batch needs, see `trace_ids`; None without embeddings. `adam` or else `ahead` is the optimizer
+    of a worker with slots of its own, see `AheadUpdate`; None for SGD with momentum.
     """
 
     step: ShippedFunction
@@ -99,6 +101,8 @@ class WorkerPlan(Plan):
     compiled: ShippedFunction | None
     embeddings: tuple[EmbeddingTable, ...] = ()
     ids: ShippedFunction | None = None
+    adam: AdamForm | None = None
+    ahead: ShippedFunction | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,8 @@ class RemoteWorker(Remote):
     def take(self, state: ModelState, outer: Vector) -> None:
         self.call("take", state, outer)
 
-    def take_slots(self, slots: Vector, updates: int, is_bounded: bool) -> None:
-        self.call("take_slots", slots, updates, is_bounded)
+    def take_slots(self, slots: Vector, updates: int, is_bounded: bool, most_raise: float) -> None:
+        self.call("take_slots", slots, updates, is_bounded, most_raise)
 
     def reduce(self, position: int, peers: Sequence[Address], after: AfterAverage) -> None:
         self.call("reduce", position, peers, after)

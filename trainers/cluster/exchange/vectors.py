@@ -12,7 +12,8 @@ from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.updates import Projection, Update, momentum_update, projected
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.exchange.plans import Plan
+    from syncswitch.trainers.cluster.exchange.plans import Plan, WorkerPlan
+    from syncswitch.trainers.model.own_slots import AheadUpdate
 
 # TensorFlow uses an array without copying it if it is aligned to this many bytes.
 _ALIGNMENT = 64
@@ -55,6 +56,17 @@ def update_of(plan: Plan) -> Update:
     from syncswitch.trainers.model.function import flat_update
 
     return flat_update(plan.update.restored())
+
+
+def ahead_of(plan: WorkerPlan) -> AheadUpdate | None:
+    """Returns the update of a worker with slots of its own; None for SGD with momentum."""
+    if plan.adam is not None:
+        return plan.adam.turn
+    if plan.ahead is None:
+        return None
+    from syncswitch.trainers.model.function import flat_ahead
+
+    return flat_ahead(plan.ahead.restored())
 
 
 def projection_of(plan: Plan) -> Projection | None:

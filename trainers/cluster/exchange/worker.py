@@ -29,7 +29,7 @@ from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.feed import Feed
 from syncswitch.trainers.model.function import EmbeddingSteps, as_array, as_tensor
 from syncswitch.trainers.model.layout import ModelState, Vector, squared_length
-from syncswitch.trainers.model.own_slots import OwnSlots
+from syncswitch.trainers.model.own_slots import AheadUpdate, OwnSlots
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.model.updates import Projection, Update, mean_of, outer_step, rejoin
 from syncswitch.trainers.protocols import AfterAverage, Exchange
@@ -59,8 +59,7 @@ class Worker:
         computing: AbstractContextManager[object] = _NO_LIMIT,
         embeddings: EmbeddingSteps | None = None,
         project: Projection | None = None,
-        *,
-        is_built_in: bool = True,
+        new_ahead: Callable[[], AheadUpdate | None] = lambda: None,
     ) -> None:
         self._server: tuple[Caller, ParameterServer | RemoteServers] | None = None
         self._sizes = sizes
@@ -69,7 +68,8 @@ class Worker:
         self._computed = computed
         self._decay = decay
         self._new_update = new_update
-        self._is_built_in = is_built_in
+        self._new_ahead = new_ahead
+        self._ahead: AheadUpdate | None = None
         self._computing = computing
         self._embeddings = embeddings
         self._project = project
@@ -126,17 +126,20 @@ class Worker:
             self._updates = state.updates
             self._outer = outer.copy()
 
-    def take_slots(self, slots: Vector, updates: int, is_bounded: bool) -> None:
+    def take_slots(self, slots: Vector, updates: int, is_bounded: bool, most_raise: float) -> None:
         """Begins with slots of its own, of an optimizer after this number of updates.
 
-        For `is_bounded` see `OwnSlots`.
+        For `is_bounded` and `most_raise` see `OwnSlots`.
         """
         with self._moving:
             if self._slots.size != slots.size:
                 self._slots = aligned(slots.size)
             self._slots[:] = slots
-            update = None if self._is_built_in else self._new_update()
-            self._own = OwnSlots(self._slots, updates, update, is_bounded=is_bounded)
+            if self._ahead is None:
+                self._ahead = self._new_ahead()
+            self._own = OwnSlots(
+                self._slots, updates, self._ahead, is_bounded=is_bounded, most_raise=most_raise
+            )
 
     def reduce(self, position: int, peers: Sequence[Any], after: AfterAverage) -> None:
         """Computes this worker's piece of the mean of a group's replicas.

@@ -44,7 +44,6 @@ from syncswitch.trainers.model.embeddings import (
 from syncswitch.trainers.model.feed import Feed, HeldFeed, feed_of
 from syncswitch.trainers.model.function import EmbeddingSteps
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.optimizer import MomentumSGD
 from syncswitch.trainers.model.tensorflow_api import for_threads
 from syncswitch.trainers.model.updates import NO_OUTER, mean_of
 from syncswitch.trainers.protocols import AfterAverage
@@ -214,10 +213,16 @@ class Cluster(ABC):
         return lost
 
     def broadcast_slots(
-        self, slots: Vector, updates: int, workers: Iterable[int], *, are_bounded: bool = False
+        self,
+        slots: Vector,
+        updates: int,
+        workers: Iterable[int],
+        *,
+        are_bounded: bool = False,
+        most_raise: float = 1.0,
     ) -> list[int]:
         """Has these workers begin with slots of their own; see `broadcast` and `OwnSlots`."""
-        workers, given = list(workers), (slots, updates, are_bounded)
+        workers, given = list(workers), (slots, updates, are_bounded, most_raise)
         lost = self._each(workers, lambda _, worker: self._member(worker).take_slots(*given))
         self.replicas |= dict.fromkeys(set(workers) - set(lost), updates)
         return lost
@@ -461,7 +466,7 @@ class ThreadsCluster(Cluster):
                 self._computing,
                 None if program.ids is None else EmbeddingSteps(tables, program.ids),
                 program.project,
-                is_built_in=isinstance(program.optimizer, MomentumSGD),
+                program.new_ahead,
             )
             for _ in self.members
         ]

@@ -16,11 +16,14 @@ from syncswitch.trainers.cluster.exchange.shards import (
 )
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.adam import AdamForm
 from syncswitch.trainers.model.batches import row_specs
 from syncswitch.trainers.model.function import (
     ModelFunction,
+    make_ahead,
     make_projection,
     make_update,
+    trace_ahead,
     trace_ids,
     trace_projection,
     trace_step,
@@ -32,6 +35,7 @@ from syncswitch.trainers.model.optimizer import (
     Optimizer,
     make_optimizer,
 )
+from syncswitch.trainers.model.own_slots import AheadUpdate
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.model.state import CheckpointManager
 from syncswitch.trainers.model.tensorflow_api import tf
@@ -80,6 +84,13 @@ class Program:
             # Each has its own variables.
             optimizer = make_optimizer(self.workload, self.function.parameters)
         return make_update(optimizer, self.sizes.parameters, self.project)
+
+    def new_ahead(self) -> AheadUpdate | None:
+        """Makes the update of a worker with slots of its own in this process."""
+        if isinstance(self.optimizer, MomentumSGD):
+            return None
+        optimizer = make_optimizer(self.workload, self.function.parameters)
+        return make_ahead(optimizer, self.sizes.parameters)
 
     @cached_property
     def project(self) -> Projection | None:
@@ -137,6 +148,7 @@ class Program:
             compiled,
             self.function.embeddings,
             ids,
+            *self._ahead,
             project=project,
         )
 
@@ -144,6 +156,17 @@ class Program:
     def _shipped(self) -> tuple[ShippedFunction | None, ShippedFunction | None]:
         """Update and projection of a whole model; None for momentum SGD, and no constraints."""
         return self._ship(self.optimizer, self.sizes.parameters)
+
+    @property
+    def _ahead(self) -> tuple[AdamForm | None, ShippedFunction | None]:
+        """The optimizer of a worker with slots of its own, as in `WorkerPlan`."""
+        optimizer = self.optimizer
+        if not isinstance(optimizer, KerasOptimizer):
+            return None, None
+        if optimizer.adam is not None:
+            return optimizer.adam, None
+        traced = trace_ahead(optimizer, self.sizes.parameters)
+        return None, ShippedFunction.of(traced, self.workload)
 
     def _shipped_of(self, shard: Shard) -> tuple[ShippedFunction | None, ShippedFunction | None]:
         optimizer = self.optimizer

@@ -1,0 +1,106 @@
+"""The panel of jobs: what a switch to ASP costs each of them, and what BSP's own rate does.
+
+    python -m benchmarks.panel [--jobs gpt rings ...] [--percents 25 6.25 0] [--seeds 10]
+        [--scalings 3 1] [--file panel.jsonl]
+
+Simulated with the profile of the paper's cluster, without a guard. A run keeps the accuracy if it
+ends at most 0.01 (in its metric) below the mean of BSP. With `--scalings` BSP trains with other
+limits of its rate as well, in rates of one worker. What is in the file is not trained again.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.console import at_most, new_table, parser
+from benchmarks.panel_jobs import OPEN, UNSEEN, PanelJob
+from benchmarks.trainings import PROFILE, Recorded, Training
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
+from syncswitch.trainers.model.kept import kept_for_the_next
+from syncswitch.trainers.simulated.profile import load_profile
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+
+THRESHOLD = 0.01
+JOBS = {job.workload.name: job for job in (*OPEN, *UNSEEN)}
+
+
+def trained(
+    job: PanelJob, percents: Sequence[float], seeds: int, recorded: Recorded
+) -> Iterator[list[Training]]:
+    """Yields the runs of a job at each switch point."""
+    profile, trainer = load_profile(PROFILE), None
+    identity = simulated_identity(job.workload, job.workers, ("bsp", "asp"), profile)
+
+    def make(spec: TrialSpec) -> Training:
+        nonlocal trainer
+        if trainer is None:
+            trainer = SimulatedTrainer(job.workload, job.workers, profile)
+        return Training.of(trainer.train(spec))
+
+    for percent in percents:
+        yield [
+            recorded.find(
+                f"{job.workload.name} {identity.fingerprint} {percent:g} {seed}",
+                partial(make, TrialSpec(identity, percent, seed)),
+            )
+            for seed in range(seeds)
+        ]
+    if trainer is not None:
+        trainer.close()
+
+
+def mean_accuracy(runs: Sequence[Training]) -> float:
+    """The mean of those that did not diverge."""
+    ended = [run.accuracy for run in runs if not run.diverged]
+    return statistics.fmean(ended) if ended else float("nan")
+
+
+def kept(runs: Sequence[Training], base: Sequence[Training]) -> int:
+    """How many runs end at most the threshold below the mean of BSP."""
+    least = mean_accuracy(base) - THRESHOLD - 1e-9
+    return sum(not run.diverged and run.accuracy >= least for run in runs)
+
+
+def row(name: str, way: str, runs: Sequence[Training], base: Sequence[Training]) -> list[str]:
+    """The figures of runs beside those of BSP."""
+    seconds = statistics.fmean(run.seconds for run in base)
+    return [
+        name,
+        way,
+        f"{abs(mean_accuracy(runs)):.4f}",
+        f"{kept(runs, base)} of {len(runs)}",
+        f"{statistics.fmean(run.seconds for run in runs) / seconds:.3f}",
+    ]
+
+
+def main() -> None:
+    options = parser(
+        __doc__, jobs=list(JOBS), percents=[25.0, 6.25, 0.0], seeds=10, scalings=[0], file=Path
+    )
+    given = options.parse_args()
+    recorded = Recorded(given.file)
+    table = new_table("job", "way", "value", "kept", "time", left=2)
+    with at_most(24 * 3600), kept_for_the_next():
+        for name in given.jobs:
+            job = JOBS[name]
+            base, *switched = trained(
+                job, [BASELINE_PERCENT, *given.percents], given.seeds, recorded
+            )
+            table.add_row(*row(name, "BSP", base, base))
+            for percent, runs in zip(given.percents, switched, strict=True):
+                table.add_row(*row(name, f"{percent:g} %", runs, base))
+            for scaling in filter(None, given.scalings):
+                limited = job._replace(workload=replace(job.workload, largest_scaling=scaling))
+                (runs,) = trained(limited, [BASELINE_PERCENT], given.seeds, recorded)
+                table.add_row(*row(name, f"BSP, rate x {scaling}", runs, base))
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()
