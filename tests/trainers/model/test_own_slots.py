@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncswitch.trainers.model.function import make_ahead
+from syncswitch.trainers.model.layout import FlatLayout
+from syncswitch.trainers.model.optimizer import KerasOptimizer, make_optimizer
 from syncswitch.trainers.model.own_slots import GROWTH, NOISE_SHARE, OwnSlots
+from syncswitch.trainers.model.steering import RISE
+from tests.trainers.jobs import CONSTANT
 
 RATE = 0.1
 
@@ -104,19 +110,131 @@ def test_what_is_not_finite_stays_so_for_the_loss_to_reveal() -> None:
     assert not np.isfinite(found[1]).all()
 
 
-def test_another_optimizer_has_its_variables_to_itself() -> None:
-    seen = []
-
+def test_another_optimizer_has_its_variables_to_itself_and_looks_ahead() -> None:
     def update(
-        parameters: Any, moved: Any, slots: Any, updates: int, gradients: Any, *rates: float
+        parameters: Any, gradient: Any, ahead: Any, slots: Any, updates: int, rate: float
     ) -> None:
-        seen.append((updates, rates))
-        moved[:] = parameters + 2 * gradients[0]
-        slots += 1
+        """Momentum SGD, whose steps are its slots."""
+        slots[:] = 0.5 * slots - rate * gradient
+        gradient[:], ahead[:] = slots, 0.5 * slots
 
-    own = OwnSlots(np.zeros(2, np.float32), 3, update)
-    gradient = np.array([1.0, -1.0], np.float32)
-    own.turn(np.array([5.0, 6.0], np.float32), gradient, 0.5, 0.0)
-    assert gradient.tolist() == [2.0, -2.0]
-    assert own.slots.tolist() == [1.0, 1.0]
-    assert (own.updates, seen) == (4, [(3, (0.5, 0.0))])
+    own = OwnSlots(np.array([1.0, -2.0], np.float32), 3, update)
+    changes = turned(own, np.array([[1.0, 0.0], [0.0, 4.0]]), 0.0)
+    accumulator = np.array([1.0, -2.0])
+    for gradient, change in zip(np.array([[1.0, 0.0], [0.0, 4.0]]), changes, strict=True):
+        accumulator = 0.5 * accumulator - RATE * gradient
+        np.testing.assert_allclose(change, 0.5 * accumulator - RATE * gradient, rtol=1e-6)
+    np.testing.assert_allclose(own.slots, accumulator)
+    assert own.updates == 5
+
+
+SHAPES = ((3, 2), (2,))
+# Those of which workers can have one each.
+OPTIMIZERS: dict[str, Any] = {
+    "Adam": {},
+    "AdamW": {"weight_decay": 0.1},
+    "Nadam": {},
+    "Adamax": {},
+    "Lion": {},
+    "RMSprop": {"momentum": 0.5},
+    "Adagrad": {},
+    "Adadelta": {},
+    "Adafactor": {},
+    "Lamb": {},
+    "SGD": {"momentum": 0.9},
+    "Muon": {},
+}
+VARIANTS = {name: (name, options) for name, options in OPTIMIZERS.items()} | {
+    "clipnorm": ("Adam", {"clipnorm": 0.5}),
+    "global_clipnorm": ("AdamW", {"global_clipnorm": 0.5}),
+    "clipvalue": ("Adam", {"clipvalue": 0.3}),
+    "weight decay": ("Adam", {"weight_decay": 0.2, "beta_1": 0.8, "beta_2": 0.9}),
+    "amsgrad": ("Adam", {"amsgrad": True}),
+}
+
+
+def optimizer_of(keras: Any, name: str, options: dict[str, Any]) -> KerasOptimizer:
+    def model() -> Any:
+        return keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+
+    kind = getattr(keras.optimizers, name, None)
+    if kind is None:
+        pytest.skip(f"this Keras has no {name}")
+    workload = replace(CONSTANT, model=model, optimizer=lambda: kind(**options))
+    made = make_optimizer(workload, FlatLayout(("000-kernel", "001-bias"), SHAPES))
+    assert isinstance(made, KerasOptimizer)
+    return made
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_any_optimizer_of_keras_looks_ahead(keras: Any, variant: str) -> None:
+    """Against Keras itself: `U + L - L before` of variables of its own."""
+    optimizer = optimizer_of(keras, *VARIANTS[variant])
+    own = OwnSlots(optimizer.initial_slots(), 0, make_ahead(optimizer, 8))
+    parameters = random_vectors(5, 8).astype(np.float32)
+    gradients = random_vectors(6, 8)[1:].astype(np.float32)
+    slots = optimizer.initial_slots()
+
+    def applied(theta: Any, slots: Any, updates: int, gradient: Any) -> tuple[Any, Any]:
+        given = (theta, slots, np.int64(updates), gradient, np.float32(RATE), 0.0)
+        moved, after = map(np.asarray, optimizer.apply(*given))
+        return moved - theta, after
+
+    before, _ = applied(parameters[0], slots, 0, np.zeros(8, np.float32))
+    for number, (theta, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        change = gradient.copy()
+        own.turn(theta, change, RATE, 0.0)
+        moved, slots = applied(theta, slots, number, gradient)
+        ahead, _ = applied(theta, slots, number + 1, np.zeros(8, np.float32))
+        np.testing.assert_allclose(change, moved + ahead - before, rtol=1e-4, atol=2e-6)
+        np.testing.assert_allclose(own.slots, slots, rtol=1e-4, atol=1e-6)
+        before = ahead
+
+
+def test_momentum_sgd_of_keras_moves_as_the_built_in_one(keras: Any) -> None:
+    optimizer = optimizer_of(keras, "SGD", {"momentum": 0.9})
+    gradients = random_vectors(5, 8)
+    found = turned(OwnSlots(np.zeros(8, np.float32), 0, make_ahead(optimizer, 8)), gradients, 0.0)
+    expected = turned(OwnSlots(np.zeros(8, np.float32), 0), gradients, 0.9)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_adam_moves_as_in_a_plain_loop_from_moments_of_bsp(keras: Any) -> None:
+    form = optimizer_of(keras, "Adam", {}).adam
+    assert form is not None
+    mean, square = random_vectors(2, 8)
+    square = square**2
+    slots = np.concatenate([mean[:6], square[:6], mean[6:], square[6:]]).astype(np.float32)
+    found = turned(OwnSlots(slots, 4, form.turn), random_vectors(5, 8), 0.0)
+
+    def change(update: int, mean: Any, square: Any) -> Any:
+        alpha = RATE * np.sqrt(1 - 0.999**update) / (1 - 0.9**update)
+        return -alpha * mean / (np.sqrt(square) + 1e-7)
+
+    before = change(5, 0.9 * mean, 0.999 * square)
+    for number, gradient in enumerate(random_vectors(5, 8)):
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        ahead = change(6 + number, 0.9 * mean, 0.999 * square)
+        expected = change(5 + number, mean, square) + ahead - before
+        np.testing.assert_allclose(found[number], expected, rtol=2e-4, atol=1e-5)
+        before = ahead
+
+
+def test_a_rate_rises_while_all_go_downhill() -> None:
+    own = OwnSlots(np.zeros(2, np.float32), 0, plain_sgd, most_raise=2.0)
+    theta, seen = np.zeros(2, np.float32), []
+    for _ in range(30):
+        change = np.ones(2, np.float32)
+        own.turn(theta, change, RATE, 0.0)
+        seen.append(-float(change[0]) / RATE)
+        theta = theta - np.float32(0.1)
+    np.testing.assert_allclose(seen, np.minimum(2.0, RISE ** np.arange(30)), rtol=1e-5)
+
+
+def plain_sgd(
+    parameters: Any, gradient: Any, ahead: Any, slots: Any, updates: int, rate: float
+) -> None:
+    """SGD without momentum."""
+    gradient *= np.float32(-rate)
+    ahead[:] = 0
