@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records.job import OWN_OPTIMIZER
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import (
     Configuration,
     highest_rate,
     momentum_after_switch,
+    most_raise,
     rate_function,
 )
 from syncswitch.trainers.job.workload import Momentum, Workload
@@ -233,20 +235,21 @@ def test_what_is_no_schedule_is_refused_in_one_line(keras: Any, said: Said) -> N
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("kind", "settings", "words"),
     [
-        ({}, None),
-        ({"use_ema": True}, "the optimizer has use_ema, so all workers share its variables"),
-        ({"gradient_accumulation_steps": 3}, "the optimizer has gradient_accumulation_steps, so"),
+        ("Adam", {}, None),
+        ("Adam", {"use_ema": True}, "the optimizer has use_ema, so all workers share"),
+        ("Adam", {"gradient_accumulation_steps": 3}, "the optimizer has gradient_accumulation_st"),
+        ("Ftrl", {}, "the optimizer has the rule of Ftrl, so all workers share its variables"),
     ],
 )
 def test_optimizers_that_workers_cannot_have_to_themselves_are_shared_and_it_is_said_once(
-    settings: dict[str, Any], words: str | None, caplog: pytest.LogCaptureFixture
+    kind: str, settings: dict[str, Any], words: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    optimizer = of_keras("Adam", **settings)
-    job = replace(CONSTANT, name=f"shared {settings}", optimizer=optimizer)
+    optimizer = of_keras(kind, **settings)
+    job = replace(CONSTANT, name=f"shared {kind} {settings}", optimizer=optimizer)
     spec = spec_of(job, 2, 50.0)
-    assert spec.identity.momentum_after_switch == ("own" if words is None else "same")
+    assert spec.identity.momentum_after_switch == (OWN_OPTIMIZER if words is None else "same")
     for one in (job, job, replace(job, momentum_after_switch="same")):
         Configuration(one, spec_of(one, 2, 50.0), 64, rate_function(one))
     # Pushes that are not applied one by one have nothing to lose.
@@ -255,6 +258,32 @@ def test_optimizers_that_workers_cannot_have_to_themselves_are_shared_and_it_is_
     for message in caplog.messages:
         assert message.startswith(f"workload {job.name!r}: {words}")
         assert message.endswith('or give momentum_after_switch="same" if that is meant')
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "limit", "most"),
+    [
+        ("Adam", 16, None, 4.0),
+        ("Lion", 4, None, 2.0),
+        ("AdamW", 8, 4, 4 / math.sqrt(8)),
+        ("Adam", 16, 2, 1.0),
+        ("Adam", 1, None, 1.0),
+        ("SGD", 16, None, 1.0),
+        ("LossScaleOptimizer", 16, None, 1.0),
+        (None, 16, None, 1.0),
+    ],
+)
+def test_an_adaptive_optimizer_may_raise_its_rate_to_that_of_bsp_over_the_root_of_n(
+    keras: Any, kind: str | None, workers: int, limit: int | None, most: float
+) -> None:
+    def optimizer() -> Any:
+        sgd = keras.optimizers.SGD()
+        if kind == "LossScaleOptimizer":
+            return keras.optimizers.LossScaleOptimizer(sgd)
+        return getattr(keras.optimizers, kind or "")()
+
+    job = replace(CONSTANT, optimizer=kind and optimizer, largest_scaling=limit)
+    assert most_raise(job, workers) == pytest.approx(most)
 
 
 def test_a_worker_has_made_its_share_of_the_updates_since_the_switch() -> None:

@@ -286,8 +286,13 @@ def test_without_any_worker_the_mean_of_slots_is_the_last_one_known(
 def test_adam_knows_the_age_of_its_moments_after_a_pause(
     threads_of: Callable[..., Cluster],
 ) -> None:
-    """Of a gradient that never changes each step is the rate, as long as they fit together."""
-    job = replace(CONSTANT, name="aged", optimizer=of_keras("Adam", learning_rate=0.01))
+    """Of a gradient that never changes each step is the rate, as long as they fit together.
+
+    Beyond these the parameters are where each worker's next step without a gradient leads to.
+    """
+    optimizer = of_keras("Adam", learning_rate=0.01)
+    # Without a limit of BSP's rate they would raise theirs.
+    job = replace(CONSTANT, name="aged", optimizer=optimizer, largest_scaling=1)
     cluster = threads_of(job, 4)
     executor = executor_of(cluster, job, 4)
     steps = 0
@@ -299,7 +304,9 @@ def test_adam_knows_the_age_of_its_moments_after_a_pause(
             for worker in range(4):
                 executor.step(Ticket(worker, steps))
                 steps += 1
-        expected = 1 - steps * job.learning_rate * np.sign(CONSTANT_GRADIENT)
+        first, second = (1 - beta ** (steps // 4 + np.arange(2)) for beta in (0.9, 0.999))
+        ahead = 0.9 * first[0] / first[1] * np.sqrt(second[1] / second[0] / 0.999)
+        expected = 1 - (steps + 4 * ahead) * job.learning_rate * np.sign(CONSTANT_GRADIENT)
         np.testing.assert_allclose(executor.snapshot()[0], expected, rtol=1e-4, err_msg=pause)
         if pause == "copy":
             executor.finish()

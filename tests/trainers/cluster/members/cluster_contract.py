@@ -21,7 +21,6 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.optimizer import MomentumSGD
 from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.updates import begun, outer_step, rejoin
 from syncswitch.trainers.protocols import AfterAverage, Exchange
@@ -411,7 +410,7 @@ class ClusterContract:
         state = fresh(cluster)
         assert cluster.broadcast_slots(state.slots, 0, range(WORKERS)) == []
         expected = state.parameters.astype(np.float64)
-        own = [OwnSlots(state.slots.copy(), 0, self._update_of(cluster)) for _ in range(WORKERS)]
+        own = [OwnSlots(state.slots.copy(), 0, cluster.program.new_ahead()) for _ in range(WORKERS)]
         for worker_step, worker in enumerate([0, 1, 1, 2, 0, 1]):
             before, _ = cluster.snapshot()
             task = task_of(cluster, worker_step, momentum=0.5)
@@ -427,11 +426,6 @@ class ClusterContract:
         left = cluster.state()
         np.testing.assert_array_equal(left.slots, slots)
         assert left.updates == 6
-
-    @staticmethod
-    def _update_of(cluster: Cluster) -> Any:
-        is_built_in = isinstance(cluster.program.optimizer, MomentumSGD)
-        return None if is_built_in else cluster.program.new_update()
 
     @staticmethod
     def _gradient_of(cluster: Cluster, worker_step: int) -> Vector:
