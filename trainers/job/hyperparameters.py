@@ -125,7 +125,7 @@ def is_adaptive(optimizer: Any) -> bool:
     """Whether the steps of a Keras optimizer are about as long whatever the gradients' length."""
     from keras import optimizers
 
-    return not isinstance(getattr(optimizer, "inner_optimizer", optimizer), optimizers.SGD)
+    return not isinstance(optimizer, optimizers.SGD)
 
 
 def _is_push(protocol: str) -> bool:

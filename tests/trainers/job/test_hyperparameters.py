@@ -269,7 +269,6 @@ def test_optimizers_that_workers_cannot_have_to_themselves_are_shared_and_it_is_
         ("Adam", 16, 2, 1.0),
         ("Adam", 1, None, 1.0),
         ("SGD", 16, None, 1.0),
-        ("LossScaleOptimizer", 16, None, 1.0),
         (None, 16, None, 1.0),
     ],
 )
@@ -277,9 +276,6 @@ def test_an_adaptive_optimizer_may_raise_its_rate_to_that_of_bsp_over_the_root_o
     keras: Any, kind: str | None, workers: int, limit: int | None, most: float
 ) -> None:
     def optimizer() -> Any:
-        sgd = keras.optimizers.SGD()
-        if kind == "LossScaleOptimizer":
-            return keras.optimizers.LossScaleOptimizer(sgd)
         return getattr(keras.optimizers, kind or "")()
 
     job = replace(CONSTANT, optimizer=kind and optimizer, largest_scaling=limit)
