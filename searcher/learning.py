@@ -717,7 +717,12 @@ def _usual_prior(momentum: str | None) -> Prior:
     from syncswitch.searcher.strategies.adaptive.guesses import Prior
 
     usual = AdaptiveStrategy(halvings=6).with_momentum(momentum)
-    return Prior(usual.grid(), usual.threshold, owns_momentum=usual.owns_momentum)
+    return Prior(
+        usual.grid(),
+        usual.threshold,
+        owns_momentum=usual.owns_momentum,
+        owns_optimizer=usual.owns_optimizer,
+    )
 
 
 def _stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:

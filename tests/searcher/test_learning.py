@@ -45,7 +45,7 @@ from syncswitch.storage.policies.unmeasured import unmeasured_policy
 from syncswitch.storage.queries.policies import use_facts
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, GuardOutcome
-from syncswitch.storage.records.job import OWN_MOMENTUM, WorkloadIdentity
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, WorkloadIdentity
 from syncswitch.storage.records.policy import Promise, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.uses.store import record_use, uses, uses_of
@@ -655,7 +655,7 @@ def test_a_first_run_that_ends_in_the_first_protocol_alone_has_measured_the_targ
     assert (first.band.target_accuracy, first.band.runs) == (0.902, 1)
 
 
-@pytest.mark.parametrize("momentum", [OWN_MOMENTUM, "same", None])
+@pytest.mark.parametrize("momentum", [OWN_MOMENTUM, OWN_OPTIMIZER, "same", None])
 @pytest.mark.parametrize("job", [IDENTITY, KILOMETRES])
 def test_a_training_without_a_searcher_begins_where_the_searcher_would(
     url: str, momentum: str | None, job: WorkloadIdentity

@@ -48,6 +48,8 @@ class Prior:
         threshold: beta, the accuracy that may be lost: the scale of everything.
         largest_loss: The most accuracy that a run can lose.
         owns_momentum: Whether each worker keeps its own momentum after the switch.
+        owns_optimizer: Whether that is the momentum, or are other variables, of an optimizer of
+            Keras, such as Adam.
         bearing: Switch points in percent, ascending, and which share of the jobs bears a switch
             there and no earlier, as a user's own jobs have it; empty for the usual shares.
     """
@@ -56,6 +58,7 @@ class Prior:
     threshold: float
     largest_loss: float = 1.0
     owns_momentum: bool = False
+    owns_optimizer: bool = False
     bearing: tuple[tuple[float, float], ...] = ()
 
     @property
@@ -134,11 +137,17 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
     Where each worker keeps its own momentum, most jobs have no knee, and the others a deep one
     with a smaller loss; fewer fail, and the spread is a little larger. So it is with seven jobs
     that were recorded (`benchmarks.learning`); the tail is as broad as before, for all others.
+
+    Where that is an optimizer of Keras, more jobs lose a little and hardly any loses much, from a
+    later switch as from an early one, and runs of one job differ more: so it is with the panel's
+    jobs (`benchmarks.panel`).
     """
     from scipy.special import ndtri
 
     u = cube.clip(1e-6, 1 - 1e-6).T
-    if prior.owns_momentum:
+    if prior.owns_optimizer:
+        u = _own_optimizer(u)
+    elif prior.owns_momentum:
         u = _own_momentum(u)
     beta, octaves = prior.threshold, prior.octaves[None]
     deepest = octaves.max() + 1
@@ -182,6 +191,25 @@ def _own_momentum(u: Floats) -> Floats:
     u[11] = np.interp(u[11], [0, _WITHOUT_DIPS, 1], [0, 0.7, 1])
     return u
 
+
+def _own_optimizer(u: Floats) -> Floats:
+    """Moves points of the cube to where jobs lie whose workers have optimizers of their own."""
+    from scipy.special import ndtr, ndtri
+
+    u = u.copy()
+    u[0] = np.where(u[0] < _HARMLESS_OPTIMIZERS, 1.0, _beyond(u[0], _HARMLESS_OPTIMIZERS) / 2)
+    u[1] = u[1] * 0.5
+    u[2] = _SMALL_LOSSES * u[2]
+    u[4] = 1 - np.sqrt(1 - u[4])
+    u[5] = ndtr(0.6 + 1.6 * ndtri(u[5]))
+    u[7] = np.interp(u[7], [0, 0.9, 1], [0, 0.3, 1])
+    u[10] = np.interp(u[10], [0, _EVERYWHERE, 1], [0, 0.2, 1])
+    u[11] = np.interp(u[11], [0, _WITHOUT_DIPS, 1], [0, 0.7, 1])
+    return u
+
+
+_HARMLESS_OPTIMIZERS = 0.6
+_SMALL_LOSSES = 0.4
 
 _NOISY = 1.645  # standard deviations of usual jobs beyond which a job scatters much more
 

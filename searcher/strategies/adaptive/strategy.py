@@ -36,7 +36,7 @@ from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
 from syncswitch.searcher.strategies.observation import SHARES, Observation, TrialCosts
 from syncswitch.storage.records.guard import later_switch_points
-from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_RULES
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, OWN_RULES
 from syncswitch.storage.records.metric import AccuracyRange, possible_accuracy
 from syncswitch.storage.records.policy import Promise
 
@@ -119,6 +119,7 @@ class AdaptiveStrategy(Strategy):
         switch_points: The switch points to choose from, in percent of the range; empty for those of
             halving and 75 %, and 0 % where workers keep their own momentum.
         owns_momentum: Whether each worker keeps its own momentum after the switch.
+        owns_optimizer: Whether that is an optimizer of Keras, such as Adam.
         bearing: What a user's own jobs say of such a job, see `Prior`; empty without any.
     """
 
@@ -137,6 +138,7 @@ class AdaptiveStrategy(Strategy):
     recorded: tuple[tuple[float, int], ...] = ()
     switch_points: tuple[float, ...] = ()
     owns_momentum: bool = False
+    owns_optimizer: bool = False
     bearing: tuple[tuple[float, float], ...] = ()
 
     @property
@@ -193,7 +195,7 @@ class AdaptiveStrategy(Strategy):
 
     @override
     def with_momentum(self, rule: str | None) -> AdaptiveStrategy:
-        return replace(self, owns_momentum=rule in OWN_RULES)
+        return replace(self, owns_momentum=rule in OWN_RULES, owns_optimizer=rule == OWN_OPTIMIZER)
 
     @override
     def replicates(self, percent: float) -> Iterable[int]:
@@ -348,6 +350,7 @@ class Assessment:
             strategy.threshold,
             strategy.largest_loss,
             strategy.owns_momentum,
+            strategy.owns_optimizer,
             strategy.bearing,
         )
 

@@ -282,6 +282,23 @@ def test_an_adaptive_optimizer_may_raise_its_rate_to_that_of_bsp_over_the_root_o
     assert most_raise(job, workers) == pytest.approx(most)
 
 
+def test_the_rate_of_an_adaptive_round_rises_from_that_of_one_worker(keras: Any) -> None:
+    def rates(**changes: Any) -> list[float]:
+        job = replace(
+            CONSTANT, total_worker_steps=320, **{"optimizer": of_keras("Adam"), **changes}
+        )
+        configuration = Configuration(job, spec_of(job, 4, 50.0), 64, rate_function(job))
+        return [configuration.rate(step, 4) / configuration.rate(step, 1) for step in (0, 5, 20)]
+
+    assert rates() == pytest.approx([1, 1 + 3 / 4, 4])
+    assert rates(largest_scaling=2) == pytest.approx([1, 1 + 1 / 4, 2])
+    # SGD, and a schedule, which has the warm-up that it needs.
+    assert rates(optimizer=of_keras("SGD")) == [4, 4, 4]
+    assert rates(optimizer=None) == [4, 4, 4]
+    constant = keras.optimizers.schedules.PiecewiseConstantDecay([300], [0.1, 0.01])
+    assert rates(learning_rate=lambda: constant) == [4, 4, 4]
+
+
 def test_a_worker_has_made_its_share_of_the_updates_since_the_switch() -> None:
     def own_updates(workload: Workload, *counts: int | None) -> int:
         spec = spec_of(workload, 4, 50.0)
