@@ -231,7 +231,7 @@ EQUAL = {
     "averages overwrite": Case(
         "`use_ema`",
         dense(kernel_constraint="non_neg"),
-        of("Adam", use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=4),
+        of("SGD", momentum=0.9, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=4),
         four=4.0,
     ),
     "accumulated": Case(
