@@ -389,7 +389,7 @@ class LoopSwitch:
             self._lost_seconds += seconds - mark.elapsed_seconds
             self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
             if self._plan is not None:
-                tell_run(self._plan, event=event)
+                tell_run(self._plan, event=event, failed=guarding.failed[-1], back=mark.done)
                 report(step, seconds=seconds)
             return mark.done
         if not is_finite or step >= identity.total_worker_steps:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -21,6 +22,7 @@ from syncswitch.storage.records.trial import (
     MOST_FURTHER,
     Evaluation,
     PhaseRecord,
+    RunEvent,
     TrialRecord,
     TrialSpec,
 )
@@ -194,8 +196,10 @@ class GrowingFile:
     their lines with a carriage return, which `line_end` may match.
     """
 
-    def __init__(self, path: Path, line_end: bytes = rb"\n") -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, line_end: bytes = rb"\n", longest_line_bytes: int = _LONGEST_LINE_BYTES
+    ) -> None:
+        self._path, self._longest_line_bytes = path, longest_line_bytes
         self._line_end = re.compile(line_end)
         self._offset = 0
         self._rest = b""
@@ -205,7 +209,7 @@ class GrowingFile:
         """Yields the lines completed since the last call: a block, or all if it `is_over`."""
         while block := self._next_block():
             *whole, self._rest = self._line_end.split(self._rest + block)
-            if len(self._rest) > _LONGEST_LINE_BYTES:
+            if len(self._rest) > self._longest_line_bytes:
                 whole, self._rest = [*whole, self._rest], b""
             yield from map(self._numbered, whole)
             if not is_over:
@@ -291,6 +295,8 @@ class ReportLog:
         self._contradicted: set[int] = set()
         self._is_restarted = False
         self._kept_seconds = 0.0
+        self._has_gone_back = False
+        self._alarms: deque[tuple[RunEvent, int]] = deque()  # those whose steps are not repeated yet
 
     @property
     def step(self) -> int:
@@ -318,6 +324,7 @@ class ReportLog:
         at which the run starts, which ends the start-up. Raises ValueError if the report does not
         fit the job, or contradicts earlier ones; `line` is what it was read from.
         """
+        self._go_back_before(report)
         if report.diverged:
             self.diverged, self.diverged_step = True, report.step
             if report.step is None:
@@ -360,6 +367,32 @@ class ReportLog:
         self._lines[report.step] = line
         return evaluation
 
+    def hear_alarm(self, event: RunEvent, back: int) -> None:
+        """Takes an alarm of a loop that goes `back` by itself, before the steps that it repeats.
+
+        Reports from before the alarm may still be to come.
+        """
+        self._has_gone_back = True
+        self._alarms.append((event, back))
+
+    def _go_back_before(self, report: Report) -> None:
+        """Forgets what a loop has gone back from, at its first report of a step again."""
+        if report.step is None:
+            return
+        while self._alarms and report.step > self._alarms[0][0].worker_step:
+            self._alarms.popleft()
+        if not self._alarms or report.step > self.step:
+            return
+        event, back = self._alarms[0]
+        is_of_alarm = (report.step, report.seconds) == (event.worker_step, event.elapsed_seconds)
+        if is_of_alarm and report.accuracy is None:
+            return
+        self._alarms.popleft()
+        self.diverged, self.diverged_step = False, None
+        kept = max(1, bisect_right(self._steps, back))
+        del self._steps[kept:], self._seconds[kept:]
+        self.evaluations[:] = [one for one in self.evaluations if one.worker_step <= back]
+
     def restart(self) -> None:
         self._is_restarted = True
         self.diverged, self.diverged_step = False, None
@@ -385,7 +418,7 @@ class ReportLog:
         them before it goes on, and is not restarted at its end.
         """
         earlier = next((one for one in self.evaluations if one.worker_step == report.step), None)
-        if earlier is None or report.accuracy in (None, earlier.accuracy):
+        if earlier is None or report.accuracy in (None, earlier.accuracy) or self._has_gone_back:
             return
         if earlier is not self.evaluations[-1] and not self.is_at_end:
             return
@@ -414,8 +447,16 @@ class ReportLog:
                 ),
             )
 
-    def record(self, *, stopped_early: bool = False) -> TrialRecord:
-        """Makes the record of the run.
+    def record(
+        self,
+        spec: TrialSpec | None = None,
+        lost_seconds: float = 0.0,
+        *,
+        stopped_early: bool = False,
+    ) -> TrialRecord:
+        """Makes the record of the run, with the switch of `spec` if a loop went back to make it.
+
+        The `lost_seconds` before that are in no phase.
 
         If the last report is not about the last step, the rest is assumed to have taken as long as
         at the pace between the last two reports. Times between reports are interpolated, so the
@@ -428,11 +469,12 @@ class ReportLog:
             seconds.append(seconds[-1] + pace * (self._total - steps[-1]))
             steps.append(self._total)
         phases = []
-        for segment in segments(self._spec):
+        for segment in segments(spec or self._spec):
             start, end = segment.start_worker_step, min(segment.end_worker_step, steps[-1])
             if start < end:
                 began, ended = map(float, np.interp((start, end), steps, seconds))
-                phases.append(PhaseRecord(segment.protocol, start, end, ended - began, None, None))
+                phase_seconds, lost_seconds = ended - began - lost_seconds, 0.0
+                phases.append(PhaseRecord(segment.protocol, start, end, phase_seconds, None, None))
         return trial_record(
             self._spec,
             self._started_at,

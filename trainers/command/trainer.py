@@ -25,7 +25,7 @@ from typing_extensions import override
 from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
 from syncswitch.storage.files import last_lines
 from syncswitch.storage.records.flat import flat
-from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
@@ -121,6 +121,7 @@ _LOOK_SECONDS = 0.05
 _TAIL_LINES = 5
 _LONGEST_TAIL = 400
 _LONGEST_LINE = 120
+_LONGEST_RESULTS_BYTES = 1 << 30
 
 _LOG = logging.getLogger(__name__)
 
@@ -247,6 +248,15 @@ class _Attempts:
         self._events.append(event)
         return event
 
+    def take_alarms(self, alarms: Sequence[tuple[FailedSwitch, RunEvent]]) -> float:
+        """Takes those of a loop that has gone back by itself; returns the seconds that they cost."""
+        if alarms:
+            self.guarding = Guarding(self.spec)  # which could switch again
+        for failed, event in alarms:
+            self.guarding.fail(failed)
+            self._events.append(event)
+        return sum(failed.lost_seconds for failed, _ in alarms)
+
     def whole(self, last: TrialRecord, started_at: datetime) -> TrialRecord:
         """The record of all attempts together."""
         phases, seconds = last.phases, self._seconds + last.training_seconds
@@ -280,7 +290,7 @@ class _CommandRun:
 
     def __init__(self, job: CommandJob, attempts: _Attempts, observer: Observer) -> None:
         self._job, self.spec, self._observer = job, attempts.plan, observer
-        self._evaluations_before, self._guarding = attempts.evaluations, attempts.guarding
+        self._attempts, self._guarding = attempts, attempts.guarding
         spec, switch = self.spec, switch_worker_step(self.spec)
         self._guarding.switch = Position(switch) if spec.switch_percent < 100 else None
         self.folder = make_run_folder(job.runs_folder, spec)
@@ -292,8 +302,10 @@ class _CommandRun:
             (self.folder / "output.log").touch()
         self._values = run_values(spec, self.folder, attempts.origin, plan)
         self._loop_file = self.folder / LOOP_FILE
-        self._loop = GrowingFile(self._loop_file)
+        # All results of a long run are one line.
+        self._loop = GrowingFile(self._loop_file, longest_line_bytes=_LONGEST_RESULTS_BYTES)
         self._loop_record: TrialRecord | None = None
+        self._loop_alarms: list[tuple[FailedSwitch, RunEvent]] = []
         self._started_at = datetime.now(timezone.utc)
         self._log = self.folder / "output.log"
         self.source = self._log
@@ -326,27 +338,40 @@ class _CommandRun:
                     self._check_time()
         if not self._is_over:
             assert status is not None
-            self._check_end(status)
+            self._check_status(status)
+            self._hear_loop(is_over=True)
+            self._check_reports()
             self._look_for_alarm(is_over=True)
             self._observer.on_progress(self.spec.identity.total_worker_steps)
-        self._hear_loop(is_over=True)
         if self._loop_record is not None and not self._is_told_to_stop:
             return self._loop_record, True
         is_alarmed = self._guarding.alarm is not None
         is_cut = self._is_told_to_stop or (is_alarmed and not self.reports.diverged)
-        return self.reports.record(stopped_early=is_cut), False
+        # A loop that does not test after its last step has told its alarms alone.
+        lost_seconds = self._attempts.take_alarms(self._loop_alarms)
+        plan = self._attempts.guarding.plan
+        return self.reports.record(plan, lost_seconds, stopped_early=is_cut), False
 
     @property
     def _is_over(self) -> bool:
         is_alarmed = self._guarding.alarm is not None
-        return self.reports.diverged or self._is_told_to_stop or is_alarmed
+        return self._has_diverged or self._is_told_to_stop or is_alarmed
+
+    @property
+    def _has_diverged(self) -> bool:
+        # A loop that guards its switch itself may go back, whatever it has printed.
+        told = self._loop_record
+        is_so = not self._loop_file.exists() if told is None else told.diverged
+        return self.reports.diverged and is_so
 
     def _look(self, *, is_over: bool) -> None:
         heard_bytes = sum(size_bytes(path) for path in {self._log, self.source})
         if heard_bytes != self._heard_bytes:
             self._heard, self._heard_bytes = time.monotonic(), heard_bytes
+        lines = list(self._results.new_lines(is_over=is_over))
+        # A loop says that it goes back before it reports the steps that it repeats.
         self._hear_loop(is_over=False)
-        for number, line in self._results.new_lines(is_over=is_over):
+        for number, line in lines:
             self._lines += 1
             try:
                 report = self._parse(line)
@@ -374,7 +399,11 @@ class _CommandRun:
             try:
                 told = json.loads(line)
                 if "event" in told:
-                    self._observer.on_event(msgspec.convert(told["event"], RunEvent))
+                    event = msgspec.convert(told["event"], RunEvent)
+                    self.reports.hear_alarm(event, msgspec.convert(told["back"], int))
+                    failed = msgspec.convert(told["failed"], FailedSwitch)
+                    self._loop_alarms.append((failed, event))
+                    self._observer.on_event(event)
                 else:
                     self._loop_record = _record_of(self.spec, self._started_at, told)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -392,7 +421,7 @@ class _CommandRun:
             if step is None or step >= guarding.switch.done:
                 guarding.catches("it diverged")
             return
-        evaluations = [*self._evaluations_before, *reports.evaluations]
+        evaluations = [*self._attempts.evaluations, *reports.evaluations]
         if is_over and evaluations:
             # The last one may have come some steps before the end.
             W = self.spec.identity.total_worker_steps
@@ -417,11 +446,15 @@ class _CommandRun:
                 f"printed and reported nothing for {job.silence_seconds:g} s, the limit"
             )
 
-    def _check_end(self, status: int) -> None:
+    def _check_status(self, status: int) -> None:
         if status != 0:
             killed = status - 128 in set(signal.Signals)
             perhaps = f", perhaps killed by {signal.Signals(status - 128).name}" if killed else ""
             raise self._failure(f"failed with exit status {status}{perhaps}")
+
+    def _check_reports(self) -> None:
+        if self._loop_record is not None:
+            return
         if not self.reports.evaluations:
             raise UserError(
                 f"the command succeeded without reporting its {self._job.metric.name}:"

@@ -64,12 +64,15 @@ while step < 100:
     step += 1
     if step % 10 == 0:
         accuracy, fails = step / 100, began < (60 if behaviour == "early" else 100)
-        if fails and behaviour in ("low", "early"):
+        if fails and behaviour in ("low", "early", "low until 90"):
             accuracy /= 2
         elif fails and behaviour == "diverges" or behaviour == "explodes" and step == 50:
             accuracy = float("nan")
         elif fails and behaviour == "ends low" and step == 100:
             accuracy = 0.7
+        if step == 100 and behaviour == "low until 90":
+            break
+        print("step", step, "accuracy", accuracy)
         if (back := switch.test(step, accuracy, 1.0)) is not None:
             step, began = back, 100
 """
@@ -294,6 +297,42 @@ def test_a_loop_goes_back_by_itself(tmp_path: Path, plan: str) -> None:
     (event,) = record.events
     assert event.reason.endswith("after 40 steps, and the next switch is at 60 %")
     assert observer.evaluations[-1].worker_step == 100
+
+
+# How the loop's tests are read, beside what it says of itself.
+READ = {
+    "by its reports": {},
+    "from its output": {"metric_pattern": r"step (?P<step>\d+) accuracy (?P<accuracy>\S+)"},
+}
+
+
+@pytest.mark.parametrize("read", READ)
+@pytest.mark.parametrize(
+    ("behaviour", "at"), [("ends low", [100, 100]), ("low", [70, 90]), ("diverges", [50, 70])]
+)
+def test_what_a_loop_repeats_after_an_alarm_comes_from_no_second_process(
+    tmp_path: Path, read: str, behaviour: str, at: list[int]
+) -> None:
+    band = Band(0.8, 0.01) if behaviour == "ends low" else BAND
+    record, observer = trained(loop_that(tmp_path, behaviour, **READ[read]), band=band)
+    assert [one.worker_step for one in record.guard.failed] == at
+    assert record.guard.held_percent == 100
+    assert observer.events == list(record.events)
+    kept = [(step, step / 100) for step in range(10, 101, 10)]
+    assert [(one.worker_step, one.accuracy) for one in record.evaluations] == kept
+    # Whoever watches sees the steps again that are trained again.
+    assert [(one.worker_step, one.accuracy) for one in observer.evaluations[-4:]] == kept[-4:]
+
+
+def test_a_loop_that_does_not_test_after_its_last_step_has_told_its_alarms(tmp_path: Path) -> None:
+    record, observer = trained(loop_that(tmp_path, "low until 90"))
+    assert [one.switch_percent for one in record.guard.failed] == [40.0, 60.0]
+    assert record.guard.held_percent == 100
+    assert (list(record.events), len(record.events)) == (observer.events, 2)
+    lost = sum(one.lost_seconds for one in record.guard.failed)
+    (phase,) = record.phases
+    assert (phase.protocol, phase.seconds + lost) == ("first", record.training_seconds)
+    assert [one.accuracy for one in record.evaluations] == [n / 10 for n in range(1, 10)]
 
 
 def test_a_loop_that_diverges_in_its_first_way_is_a_result(tmp_path: Path) -> None:
