@@ -296,7 +296,8 @@ class ReportLog:
         self._is_restarted = False
         self._kept_seconds = 0.0
         self._has_gone_back = False
-        self._alarms: deque[tuple[RunEvent, int]] = deque()  # those whose steps are not repeated yet
+        # Those whose steps are not repeated yet.
+        self._alarms: deque[tuple[RunEvent, int]] = deque()
 
     @property
     def step(self) -> int:

@@ -249,7 +249,7 @@ class _Attempts:
         return event
 
     def take_alarms(self, alarms: Sequence[tuple[FailedSwitch, RunEvent]]) -> float:
-        """Takes those of a loop that has gone back by itself; returns the seconds that they cost."""
+        """Takes those of a loop that goes back by itself; returns the seconds that they cost."""
         if alarms:
             self.guarding = Guarding(self.spec)  # which could switch again
         for failed, event in alarms:
