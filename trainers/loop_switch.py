@@ -1,6 +1,7 @@
 """A guarded switch inside your own training loop.
 
-It imports only the standard library and `typing_extensions`, and starts no thread and no server.
+It imports only the standard library and `typing_extensions`, and pydantic to check a policy file.
+It starts no thread and no server.
 
 ```
 switch = LoopSwitch("job.json", seed=7, keeps=[model, optimizer])
@@ -16,7 +17,6 @@ while step < total_steps:
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import math
 import os
@@ -29,8 +29,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
-from syncswitch.storage.errors import EXPORT_AGAIN, PolicyError, UserError
-from syncswitch.storage.policies.file import checksum_of
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies.file import json_content, read_plan, read_policy_file
 from syncswitch.storage.policies.unmeasured import (
     check_one_says_when,
     unmeasured_policy,
@@ -443,24 +443,11 @@ def _torch_processes() -> tuple[bool, Broadcast | None, int]:
 
 def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
     """Reads a policy file and makes its run, or a plan, the run that `syncswitch-run` watches."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-        if "trial" in content:
-            return None, _trial(**content["trial"])
-        values = {"workload": content["workload"], "policy": content["policy"]}
-        if (content["schema_version"], content["checksum"]) != (1, checksum_of(values)):
-            raise ValueError("it was altered, or another version wrote it")
-        policy = TimingPolicy.of(values["policy"])
-        identity = WorkloadIdentity.of(values["workload"])
-        if policy.job.fingerprint != identity.fingerprint:
-            raise ValueError("it is for another workload than the one it names")
-    except OSError as error:
-        raise PolicyError(
-            f"cannot read the policy file {path}: {error.strerror or error}", remedy=EXPORT_AGAIN
-        ) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PolicyError(f"{path} is not a policy file ({error})", remedy=EXPORT_AGAIN) from error
-    return policy, _spec(policy, identity, seed)
+    content = json_content(path)
+    if "trial" in content:
+        return None, _trial(**read_plan(path, content))
+    found = read_policy_file(path)
+    return found.policy, _spec(found.policy, found.workload.identity, seed)
 
 
 def _spec(policy: TimingPolicy, identity: WorkloadIdentity, seed: int) -> TrialSpec:

@@ -104,7 +104,7 @@ def read_policy_file(path: str | Path) -> PolicyFile:
 
     from syncswitch.storage.policies.schema import SCHEMA_VERSION, Document, first_fault
 
-    content = _parsed(path)
+    content = json_content(path)
     version = content.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:  # JSON's true equals 1
         raise PolicyError(
@@ -129,6 +129,25 @@ def read_policy_file(path: str | Path) -> PolicyFile:
         raise _useless(path, f"was altered: {fault}")
     workload = RegisteredWorkload(identity, values["workload"]["reference"])
     return PolicyFile(Path(path), policy, workload)
+
+
+def read_plan(path: str | Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Returns the run that a plan asks a training command for, as JSON values.
+
+    Raises PolicyError if it holds impossible values.
+    """
+    from pydantic import ValidationError
+
+    from syncswitch.storage.policies.schema import PlanContent, first_fault
+
+    try:
+        plan = PlanContent.model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        raise PolicyError(
+            f"the plan {path} was altered: {first_fault(error)}",
+            remedy="install the same syncswitch where the command trains",
+        ) from error
+    return dict(plan.model_dump()["trial"])
 
 
 def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None:
@@ -162,7 +181,8 @@ def impossible_accuracy(policy: TimingPolicy) -> str | None:
     return None
 
 
-def _parsed(path: str | Path) -> dict[str, Any]:
+def json_content(path: str | Path) -> dict[str, Any]:
+    """Reads a policy file or a plan, whatever its values; raises PolicyError if it is neither."""
     try:
         check_plain_file(Path(path), _MOST_BYTES)
         # Some editors put a byte order mark in front.

@@ -144,6 +144,27 @@ class Document(_Content):
     policy: PolicyContent  # type: ignore[valid-type]
 
 
+IdentityContent = _model(
+    "IdentityContent", WorkloadIdentity, "The job that a plan is for.", metric_goal=Goal
+)
+
+
+class TrialContent(_Content):
+    """A run as a plan has it."""
+
+    identity: IdentityContent  # type: ignore[valid-type]
+    switch_percent: Annotated[float, Field(ge=0, le=100)]
+    seed: int
+    band: Annotated[BandContent | None, AfterValidator(_measured_or_empty)]  # type: ignore[valid-type]
+    retry_percents: tuple[Annotated[float, Field(ge=0, le=100)], ...]
+
+
+class PlanContent(_Content):
+    """The file in which a training loop is told its run."""
+
+    trial: TrialContent
+
+
 def policy_schema() -> dict[str, Any]:
     """Returns the JSON Schema (draft 2020-12) of policy files."""
     return {

@@ -15,8 +15,9 @@ import pytest
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError, UserError
-from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.file import checksum_of, read_policy_file
 from syncswitch.storage.policies.registry import import_policies
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import OWN_MOMENTUM
 from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses
@@ -238,26 +239,75 @@ def test_a_switch_that_is_told_goes_before_the_file_and_nobody_guards_the_run(
     assert not (tmp_path / "job.uses.jsonl").exists()
 
 
-def test_a_file_that_is_no_policy_is_one_line(path: Path) -> None:
-    path.write_text(path.read_text().replace('"switch_percent": 12.5', '"switch_percent": 6.25'))
-    with pytest.raises(
-        PolicyError, match=r"job\.json is not a policy file \(it was altered.*export"
-    ):
+def altered(path: Path, **changes: Any) -> None:
+    """Changes a policy, with the checksum of its new values."""
+    content = json.loads(path.read_text())
+    content["policy"] |= changes
+    values = {name: content[name] for name in ("workload", "policy")}
+    path.write_text(json.dumps({**content, "checksum": checksum_of(values)}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"switch_percent": 140.0},
+        {"switch_percent": -3.0},
+        {"switch_percent": "12.5"},
+        {"threshold": -1.0},
+        {"target_accuracy": 1.5},
+        {"later": 1},
+    ],
+)
+def test_a_policy_is_read_as_by_all_others(path: Path, changes: dict[str, Any]) -> None:
+    altered(path, **changes)
+    with pytest.raises(PolicyError) as of_all:
+        read_policy_file(path)
+    with pytest.raises(PolicyError) as here:
         LoopSwitch(path)
-    with pytest.raises(PolicyError, match=r"cannot read the policy file .*gone\.json: No such"):
+    assert str(here.value) == str(of_all.value)
+    with pytest.raises(PolicyError, match=r"^cannot read the policy file .*gone\.json: No such"):
         LoopSwitch(path.with_name("gone.json"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"switch_percent": 140.0}, "trial.switch_percent .140.0.: Input should be less than"),
+        ({"retry_percents": [-3.0]}, "trial.retry_percents.0 .-3.0.: Input should be greater than"),
+        ({"identity": {}}, "trial.identity.name: Field required"),
+    ],
+)
+def test_a_plan_that_was_altered_is_one_line(
+    tmp_path: Path, changes: dict[str, Any], told: str
+) -> None:
+    identity = replace(IDENTITY, total_worker_steps=W, workers=1)
+    plan: dict[str, Any] = {"identity": flat(identity), "switch_percent": 12.5, "seed": 0}
+    plan |= {"band": flat(level_band(0.9, [100])), "retry_percents": [25.0]}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"trial": plan}))
+    assert LoopSwitch(path).switch_step == 125
+    path.write_text(json.dumps({"trial": {**plan, **changes}}))
+    with pytest.raises(PolicyError, match=rf"^the plan .*plan\.json was altered: {told}"):
+        LoopSwitch(path)
 
 
 def test_it_loads_no_library_that_a_training_lacks(path: Path) -> None:
     code = (
         "import sys; known = set(sys.modules)\n"
+        "def loaded():\n"
+        "    tops = {name.partition('.')[0] for name in set(sys.modules) - known}\n"
+        "    return sorted(tops - sys.stdlib_module_names - {'syncswitch'})\n"
         "from syncswitch.trainers.loop_switch import LoopSwitch\n"
+        f"LoopSwitch(total_steps={W}).test({W}, 0.9); print(*loaded())\n"
         f"switch = LoopSwitch({str(path)!r}); switch.saves_at(125); switch.test({W}, 0.9)\n"
-        "tops = {name.partition('.')[0] for name in set(sys.modules) - known}\n"
-        "print(sorted(tops - sys.stdlib_module_names - {'syncswitch'}))"
+        "print(*(one for one in loaded() if 'sysconfig' not in one))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['typing_extensions']\n"  # which PyTorch needs as well
+    alone, with_policy = done.stdout.splitlines()
+    assert alone == "typing_extensions"  # which PyTorch needs as well
+    assert with_policy.split() == [
+        *("annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection")
+    ]
     recorded(path)
 
 
