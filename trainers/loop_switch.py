@@ -23,8 +23,9 @@ import os
 import sys
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,7 +39,7 @@ from syncswitch.storage.policies.unmeasured import (
     watched_metric,
 )
 from syncswitch.storage.records.guard import Band, FailedSwitch, later_switch_points
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import (
@@ -51,8 +52,10 @@ from syncswitch.storage.records.trial import (
 from syncswitch.storage.uses.spool import spool_beside, spool_use
 from syncswitch.trainers.command import report, tell_run
 from syncswitch.trainers.job.schedule import switch_worker_step
+from syncswitch.trainers.run.end_text import UNRECORDED, end_text
 from syncswitch.trainers.run.guard import Guarding
-from syncswitch.trainers.run.record import Position, trial_record
+from syncswitch.trainers.run.own_evaluations import has_only_fallen
+from syncswitch.trainers.run.record import Position, event_line, trial_record
 
 _LOG = logging.getLogger("syncswitch")
 
@@ -60,6 +63,9 @@ _NO_LENGTH = (
     "there is neither a policy nor total_steps, so that all steps are in the first way; give"
     " LoopSwitch total_steps="
 )
+_SURELY = 5  # tests that do not fall by chance, before the switch
+_ENOUGH_TESTS = 20  # in a run, for a guard that has the means of three
+_EARLY_SHARE = 0.25  # of the run, by which a loop that tests at all has tested
 _COPIED = "what was trained after it, and a copy of its state in memory"
 _SAVED = "what was trained after it, where the loop saves its state at the switch (saves_at)"
 
@@ -71,6 +77,26 @@ class Stateful(Protocol):
 
     def state_dict(self) -> Any: ...  # the whole state, which may share memory with the object
     def load_state_dict(self, state: Any, /) -> Any: ...
+
+
+@dataclass
+class _Course:
+    """How far a loop is that has to test after its last step."""
+
+    total_steps: int = 0  # 0 where nobody waits for that test
+    last_step: int = 0
+    stride: int = 1  # steps made at once
+    is_switched: bool = False
+
+    def say_untested(self) -> None:
+        if 0 < self.total_steps <= self.last_step + self.stride:
+            shown = "whether the switch held" if self.is_switched else "how good its model is"
+            _LOG.warning(
+                "the training made its %s steps, and the model was not tested after the last one:"
+                " nothing shows %s, and the run is not recorded",
+                f"{self.total_steps:,}",
+                shown,
+            )
 
 
 class LoopSwitch:
@@ -140,6 +166,10 @@ class LoopSwitch:
         self._lost_seconds = 0.0
         self._guarding: Guarding | None = None
         self._is_over = False
+        self._course = _Course()
+        weakref.finalize(self, self._course.say_untested)
+        self._has_told_fall = False
+        self._is_watched: bool | None = None  # None until the tests show how rare they are
         # The first step at or after the switch, and the seconds until then.
         self._began: tuple[int, float] | None = None
         self._is_behind = True  # until a step before the switch was seen
@@ -182,7 +212,8 @@ class LoopSwitch:
         self._guarding = Guarding(_spec(policy, job, seed))
         self._to_tell = None
         if switch_at is None:
-            self._to_tell = f"this run {unmeasured_text(policy, lost)}"
+            told = unmeasured_text(policy, lost, is_tested=self._is_watched is not False)
+            self._to_tell = f"this run {told}"
         if self._loaded is not None:
             self.load_state_dict(self._loaded)
 
@@ -241,12 +272,26 @@ class LoopSwitch:
             guarding.switch = Position(step, *self._began)
         return True
 
+    def goes_untested(self, why: str) -> None:
+        """Is told before the first step that the model is not tested while it trains, and says so.
+
+        `why` is a clause.
+        """
+        self._is_watched = False
+        if self.may_go_back and self._is_chief:
+            _LOG.warning("%s: nothing shows whether the switch fails", why)
+
+    @property
+    def _is_chief(self) -> bool:
+        return (self._processes or _torch_processes())[0]
+
     def _note_begin(self, step: int) -> bool:
         """Notes where the second way begins; returns whether it has."""
         if self._to_tell is not None:
             told, self._to_tell = self._to_tell, None
-            if (self._processes or _torch_processes())[0]:
+            if self._is_chief:
                 _LOG.warning("%s", told)
+        self._note_step(step)
         at = self.switch_step
         if at is None or step < at:
             self._is_behind, self._began = False, None
@@ -262,7 +307,41 @@ class LoopSwitch:
                     f"{at:,}",
                 )
             self._began = step, self._clock() - self._started
+        self._check_tests(step)
         return True
+
+    def _note_step(self, step: int) -> None:
+        guarding, course = self._guarding, self._course
+        if guarding is None or self._plan is not None or self._is_over or not self._is_chief:
+            return
+        course.total_steps = guarding.plan.identity.total_worker_steps
+        course.stride = (
+            max(1, step - course.last_step) if step != course.last_step else course.stride
+        )
+        course.last_step = step
+        course.is_switched = guarding.plan.switch_percent < BASELINE_PERCENT
+
+    def _check_tests(self, step: int) -> None:
+        """Says at the switch, or when it can be known, that tests are too rare for the guard."""
+        guarding = self._guarding
+        if guarding is None or self._is_watched is not None or not self._is_chief:
+            return
+        W = guarding.plan.identity.total_worker_steps
+        tests = [one.worker_step for one in self._evaluations]
+        if not guarding.is_on or (not tests and step < _EARLY_SHARE * W):
+            return
+        every = max(1, round(tests[-1] / len(tests))) if tests else step + 1
+        self._is_watched = guarding.notices(every)
+        if self._is_watched:
+            return
+        seen = f"with a test about every {every:,} steps" if tests else "without a test so far"
+        _LOG.warning(
+            "%s nothing shows whether the switch at step %s fails: call test at least every %s"
+            " steps",
+            seen,
+            f"{self.switch_step or 0:,}",
+            f"{max(1, W // _ENOUGH_TESTS):,}",
+        )
 
     def _check_saved(self, guarding: Guarding) -> None:
         if self._began is None or guarding.switch is not None or not guarding.is_on:
@@ -379,13 +458,16 @@ class LoopSwitch:
             )
         self._evaluations.append(Evaluation(step, seconds, accuracy, loss))
         if is_finite:
-            guarding.look(self._evaluations)
+            if not self._has_only_fallen(guarding):
+                guarding.look(self._evaluations)
         elif guarding.switch is not None and step > guarding.switch.done:
             # At the switch itself it is the first way that has failed.
             guarding.catches("it diverged")
         if guarding.alarm is not None:
             mark, event = guarding.go_back(step, seconds, self._evaluations)
             self.events += (event,)
+            _LOG.warning("%s", event_line(event, identity.step_noun))
+            self._is_watched = None
             self._lost_seconds += seconds - mark.elapsed_seconds
             self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
             if self._plan is not None:
@@ -393,12 +475,33 @@ class LoopSwitch:
                 report(step, seconds=seconds)
             return mark.done
         if not is_finite or step >= identity.total_worker_steps:
-            self._is_over = True
+            self._is_over, self._course.total_steps = True, 0
             self._record(guarding, step, seconds, diverged=not is_finite)
         if self._plan is not None:
             losses = {"loss": loss} if math.isfinite(loss) else {}
             report(step, seconds=seconds, **{**losses, metric.name: value})
         return None
+
+    def _has_only_fallen(self, guarding: Guarding) -> bool:
+        """Whether the first way made it worse and worse, as it does a loss, and says so once."""
+        identity, begin = guarding.plan.identity, self._began
+        band, metric = guarding.plan.band, identity.decided_by
+        if metric.is_less_better or (band is not None and band.target_accuracy is not None):
+            return False
+        before = [one for one in self._evaluations if begin is None or one.worker_step <= begin[0]]
+        if not has_only_fallen(before) or (begin is None and len(before) < _SURELY):
+            return False
+        if not self._has_told_fall:
+            self._has_told_fall = True
+            _LOG.warning(
+                "%s has only fallen in %s, from %s to %s: if less of it is better, give"
+                " metric_goal='min'; a fall after the switch sends no such run back",
+                metric.name,
+                protocol_text(identity.first_protocol),
+                metric.text(before[0].accuracy),
+                metric.text(before[-1].accuracy),
+            )
+        return True
 
     def _record(self, guarding: Guarding, step: int, seconds: float, *, diverged: bool) -> None:
         job = guarding.plan.identity
@@ -418,13 +521,49 @@ class LoopSwitch:
         if self._plan is not None:
             end = {"worker_steps": step, "training_seconds": seconds, "phases": phases}
             tell_run(self._plan, **end, **results)
+        else:
+            recorded = self._spooled(guarding, step, seconds, phases, results)
+            _LOG.warning("%s. %s", self._end_text(guarding, phases, diverged=diverged), recorded)
+
+    def _end_text(
+        self, guarding: Guarding, phases: Sequence[PhaseRecord], *, diverged: bool
+    ) -> str:
+        job = guarding.plan.identity
+        if diverged:
+            return f"the training diverged by {job.step_noun} {phases[-1].end_worker_step:,}"
+        has_switched = phases[-1].protocol == job.second_protocol
+        return end_text(
+            job,
+            guarding.failed,
+            guarding.plan.switch_percent if has_switched else BASELINE_PERCENT,
+            phases,
+            self._lost_seconds,
+            is_watched=guarding.is_on
+            and bool(self._is_watched)
+            and not self._has_only_fallen(guarding),
+        )
+
+    def _spooled(
+        self,
+        guarding: Guarding,
+        step: int,
+        seconds: float,
+        phases: tuple[PhaseRecord, ...],
+        results: dict[str, Any],
+    ) -> str:
+        """Adds the run to the file beside its policy; returns a sentence that says so."""
         if self._policy is None:
-            return
+            return UNRECORDED
         position = Position(step, elapsed_seconds=seconds, phases=phases)
         record = trial_record(guarding.plans[0], self._started_at, position, **results)
-        use = whole_use(self._policy, self._use_id, record)
-        if use is not None:
-            spool_use(spool_beside(self._path), use)
+        use, spool = whole_use(self._policy, self._use_id, record), spool_beside(self._path)
+        if use is None:
+            return "It is not recorded, as it came to no end"
+        try:
+            spool_use(spool, use)
+        except UserError as error:  # the model is trained
+            return f"It is not recorded: {error}"
+        return f"It waits in {spool} for its import into the database"
 
 
 def _torch_processes() -> tuple[bool, Broadcast | None, int]:

@@ -159,7 +159,7 @@ class WorkloadIdentity:
     @property
     def step_noun(self) -> str:
         """The noun for its steps, as a command counts its own, a cluster those of each worker."""
-        return "step" if self.is_command else "worker-step"
+        return "step" if self.is_command or self.first_protocol in _WAYS else "worker-step"
 
     @property
     def length(self) -> str:

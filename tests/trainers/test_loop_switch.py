@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -353,7 +354,8 @@ def test_the_first_step_at_or_after_the_switch_counts(
             (0, at),
             (at, W),
         ]
-    assert [told in line for line in caplog.messages] == ([True] if told else [])
+    *said, _ = caplog.messages  # the last one is of the end, or of an alarm
+    assert [told in line for line in said] == ([True] if told else [])
 
 
 def test_a_nan_at_the_very_switch_is_of_the_first_way(path: Path) -> None:
@@ -384,7 +386,7 @@ def test_without_a_policy_it_switches_at_the_half_and_says_what_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, said: Said
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = train(LoopSwitch(total_steps=W), lambda _: 0.9)
+    found = train(LoopSwitch(total_steps=W, clock=lambda: 0.0), lambda _: 0.9)
     assert found == ([500], [], list(range(500, W)))
     assert not LoopSwitch(total_steps=W, keeps=[Model()]).is_second(0)
     LoopSwitch(total_steps=W, is_chief=False).is_second(0)
@@ -410,9 +412,9 @@ def test_without_a_policy_its_user_says_when_or_is_told_that_nothing_switches(
 ) -> None:
     assert train(LoopSwitch(total_steps=W, switch_at=100), lambda _: 0.2) == ([], [], [])
     assert LoopSwitch(total_steps=W, switch_at=10).switch_step == 100
-    assert caplog.messages == []
+    assert [line[:30] for line in caplog.messages] == ["all steps were made in the fir"]
     assert train(LoopSwitch(), lambda _: 0.2) == ([], [], [])
-    (said,) = caplog.messages
+    _, said = caplog.messages
     assert said.startswith("there is neither a policy nor total_steps, so that all steps are in")
 
 
@@ -438,3 +440,131 @@ def test_what_contradicts_itself_without_a_policy_is_one_line(said: Said) -> Non
     ):
         said.refusal(UserError, LoopSwitch, **options)
     said.refusal(UserError, LoopSwitch(total_steps=W).test, 100, 2.5)
+
+
+def seconds_of(switch_at: float | None, second_way: Callable[[int], float], **options: Any) -> None:
+    """A loop that takes a second for each step of the first way, half of one for the others."""
+    now = 0.0
+    switch = LoopSwitch(clock=lambda: now, switch_at=switch_at, **options)
+    step, began = 0, W
+    while step < W:
+        if switch.saves_at(step):
+            began = step
+        now += 0.5 if switch.is_second(step) else 1.0
+        step += 1
+        if step % 50 == 0:
+            accuracy = second_way(began) if began < step else min(0.9, step / 500)
+            if (back := switch.test(step, accuracy)) is not None:
+                step, began = back, W
+
+
+def test_at_its_end_it_says_whether_the_switch_held_and_what_time_it_took(
+    caplog: pytest.LogCaptureFixture, said: Said, tmp_path: Path
+) -> None:
+    own = {"total_steps": W}
+    seconds_of(50, lambda _: 0.9, **own)  # holds
+    seconds_of(50, lambda _: 0.2, **own)  # fails
+    seconds_of(20, lambda began: 0.9 if began > 200 else NAN, **own)
+    seconds_of(0, lambda _: 0.9, **own)
+    seconds_of(100, lambda _: NAN, **own)
+    seconds_of(None, lambda _: 0.9, policy=written(tmp_path / "job.json"))
+    seconds_of(None, lambda _: 0.1, policy=written(tmp_path / "other.json"))
+    said(*caplog.messages)
+
+
+def test_what_cannot_be_recorded_costs_no_model(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.with_name("job.uses.jsonl").mkdir()
+    assert train(LoopSwitch(path), lambda _: 0.9)[1] == []
+    assert "It is not recorded: cannot write the file" in caplog.messages[-1]
+
+
+@pytest.mark.parametrize("start", [0.9, 0.5])
+def test_a_loss_that_is_taken_for_an_accuracy_sends_nothing_back_and_is_told(
+    start: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    switch, made = LoopSwitch(total_steps=W, switch_at=50, keeps=[Model()]), 0
+    for step in range(1, W + 1):
+        switch.is_second(step - 1)
+        if step % 50 == 0:
+            assert switch.test(step, 0.05 + start * math.exp(-step / 300)) is None
+            made += 1
+    told, end = caplog.messages
+    assert "accuracy has only fallen in the first way, from " in told
+    assert "give metric_goal='min'" in told
+    assert end.startswith("nothing shows whether the switch at 50 % held")
+    # What is no number is noticed even so.
+    again = LoopSwitch(total_steps=W, switch_at=50, keeps=[Model()])
+    for step in range(0, W, 50):
+        again.is_second(step)
+        if step > 600:
+            assert again.test(step, NAN) == 500
+            break
+        again.test(step, 0.05 + start * math.exp(-step / 300))
+    assert switch.events == ()
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda step: min(0.9, step / 400),  # learns
+        lambda step: 0.9 + 0.01 * math.sin(step),  # is learnt already
+        lambda step: 0.6 if step == 100 else 0.5 + step / 2000,  # begins by luck
+    ],
+)
+def test_an_accuracy_that_falls_after_the_switch_alone_goes_back(
+    curve: Callable[[int], float], caplog: pytest.LogCaptureFixture
+) -> None:
+    switch = LoopSwitch(total_steps=W, switch_at=50, keeps=[Model()])
+    backs = []
+    for step in range(1, W + 1):
+        is_second = switch.is_second(step - 1)
+        if step % 50 == 0:
+            backs.append(switch.test(step, curve(step) - 0.4 * is_second))
+    assert 500 in backs
+    assert "only fallen" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("every", "switch_at", "told"),
+    [
+        (50, 50, None),
+        (20, 12.5, None),
+        (200, 50, "with a test about every 200 steps nothing shows whether the switch at step 500"),
+        (600, 50, "without a test so far nothing shows whether the switch at step 500 fails: call"),
+        (2 * W, 10, "without a test so far nothing shows whether the switch at step 100 fails: c"),
+        (2 * W, 50, "without a test so far nothing shows whether the switch at step 500 fails: c"),
+        (2 * W, 100, None),
+    ],
+)
+def test_tests_that_are_too_rare_for_the_guard_are_told_by_the_switch(
+    every: int, switch_at: float, told: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    switch = LoopSwitch(total_steps=W, switch_at=switch_at, keeps=[Model()])
+    others = LoopSwitch(total_steps=W, switch_at=switch_at, is_chief=False)
+    for step in range(1, W + 1):
+        switch.is_second(step - 1)
+        others.is_second(step - 1)
+        if step % every == 0:
+            assert switch.test(step, step / W) is None
+        if step == max(switch_at * W / 100, W / 4) + 1:
+            assert [told is not None and told in line for line in caplog.messages] == (
+                [] if told is None else [True]
+            )
+    held = [line for line in caplog.messages if line.startswith("the switch at")]
+    assert len(held) == (every <= 50)
+    caplog.clear()
+    del switch, others
+    untested = "its 1,000 steps, and the model was not tested after the last one: nothing shows"
+    assert [untested in line for line in caplog.messages] == ([True] if W % every else [])
+
+
+def test_a_loop_that_ends_before_its_last_step_says_nothing_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    switch = LoopSwitch(total_steps=W, switch_at=50, keeps=[Model()])
+    for step in range(300):
+        switch.is_second(step)
+    del switch
+    assert caplog.messages == []

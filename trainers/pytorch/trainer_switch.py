@@ -4,7 +4,6 @@ Only this module and the callbacks import PyTorch.
 """
 
 # No annotations from the future here: DDP compares those of its hook with classes.
-import logging
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -20,8 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.trainers.loop_switch import LoopSwitch
 from syncswitch.trainers.protocols import AveragePeriod
-
-_log = logging.getLogger("syncswitch")
 
 _LOST = (
     "what was trained after it, as the trainer saves a checkpoint there, and the time to load it"
@@ -224,8 +221,6 @@ class TrainerSwitch:
         if to is None:
             return False
         self.back, self.tested_step = self.saved[str(to)], -1
-        if self._switch.events:
-            _log.warning("step %d: %s", step, self._switch.events[-1].reason)
         return True
 
     def state_dict(self) -> dict[str, Any]:

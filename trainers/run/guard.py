@@ -51,6 +51,7 @@ It holds where each worker keeps its own momentum. There it is the seed that los
 first protocol alone would hardly do better.
 """
 
+_MANY_TESTS = 50  # enough of them in a run for any guard
 _ACCURACY = Metric()
 
 
@@ -296,6 +297,26 @@ class Guarding:
     def is_on(self) -> bool:
         """Whether an alarm is possible, now or after the switch."""
         return self._guard is not None and self.plan.switch_percent < 100
+
+    def notices(self, every: int) -> bool:
+        """Whether tests after each `every` worker-steps show at all that the switch has failed."""
+        W, switch = self.plan.identity.total_worker_steps, switch_worker_step(self.plan)
+        guard = self._guard
+        if guard is None:
+            return False
+        if _MANY_TESTS * every < W:
+            return True
+        steps = (*range(every, W, every), W)
+        # The worst that can happen: the run falls to nothing at the switch, or later.
+        falls = (switch, switch + (W - switch) // 4)
+        runs = (
+            [Evaluation(at, 0.0, -1e9 * (at > fall), math.nan) for at in steps] for fall in falls
+        )
+        return any(
+            guard.alarm(run[:number], switch) is not None
+            for run in runs
+            for number in range(1, len(run) + 1)
+        )
 
     def give_up(self) -> None:
         """Ends the guard, because there is no state to go back to."""

@@ -43,6 +43,8 @@ A run that hardly rises any more has learnt what it can, even if that is little,
 lack little has not lost much: neither alone is a sign.
 """
 
+_BY_CHANCE = 2.0  # deviations of one evaluation by which a run falls by chance
+_BY_OVERFITTING = 0.05  # share that an accuracy may fall of what it was
 _RANGE = 0.05  # of what a run has risen, which stands for a threshold that is not known
 
 
@@ -161,6 +163,17 @@ def late(evaluations: Sequence[Evaluation], job: Job) -> str | None:
         f"{job.metric.name} is {text(now)} after {done / job.total_worker_steps:.0%} of the job,"
         f" and still {verb}, but too slowly to get beyond about {text(now + gain)}"
     )
+
+
+def has_only_fallen(evaluations: Sequence[Evaluation]) -> bool:
+    """Whether a run gets worse by what it learns, as a loss that is taken for an accuracy does."""
+    accuracies = [one.accuracy for one in evaluations]
+    if len(accuracies) < IN_A_ROW or max(accuracies[1:]) >= accuracies[0]:
+        return False
+    third = len(accuracies) // 3
+    level = statistics.fmean(accuracies[:third])
+    fall = level - statistics.fmean(accuracies[-third:])
+    return fall > max(_BY_CHANCE * spread_of(accuracies), _BY_OVERFITTING * level)
 
 
 def is_refuted(
