@@ -169,6 +169,7 @@ class LoopSwitch:
         self._course = _Course()
         weakref.finalize(self, self._course.say_untested)
         self._has_told_fall = False
+        self._untested: str | None = None
         self._is_watched: bool | None = None  # None until the tests show how rare they are
         # The first step at or after the switch, and the seconds until then.
         self._began: tuple[int, float] | None = None
@@ -212,8 +213,10 @@ class LoopSwitch:
         self._guarding = Guarding(_spec(policy, job, seed))
         self._to_tell = None
         if switch_at is None:
-            told = unmeasured_text(policy, lost, is_tested=self._is_watched is not False)
+            told = unmeasured_text(policy, lost, untested=self._untested)
             self._to_tell = f"this run {told}"
+        elif self._untested is not None:
+            self.goes_untested(self._untested)
         if self._loaded is not None:
             self.load_state_dict(self._loaded)
 
@@ -272,14 +275,25 @@ class LoopSwitch:
             guarding.switch = Position(step, *self._began)
         return True
 
-    def goes_untested(self, why: str) -> None:
-        """Is told before the first step that the model is not tested while it trains, and says so.
+    def goes_untested(self, why: str, *, is_end_tested: bool = False) -> None:
+        """Is told before the first step that the model is not tested while it trains.
 
-        `why` is a clause.
+        Args:
+            why: The reason, as a clause; it is said before the first step.
+            is_end_tested: Whether it is tested after the last step, which may be enough.
         """
-        self._is_watched = False
-        if self.may_go_back and self._is_chief:
-            _LOG.warning("%s: nothing shows whether the switch fails", why)
+        guarding = self._guarding
+        if guarding is not None and guarding.is_on:
+            W = guarding.plan.identity.total_worker_steps
+            if is_end_tested and guarding.notices(W):
+                return
+            self._to_tell = f"{why}, so that nothing guards the switch"
+        self._untested, self._is_watched = why, False
+
+    @property
+    def is_watched_from_outside(self) -> bool:
+        """Whether whoever has started this process waits for its tests."""
+        return self._told_step is not None or self._plan is not None
 
     @property
     def _is_chief(self) -> bool:
@@ -336,7 +350,7 @@ class LoopSwitch:
             return
         seen = f"with a test about every {every:,} steps" if tests else "without a test so far"
         _LOG.warning(
-            "%s nothing shows whether the switch at step %s fails: call test at least every %s"
+            "%s nothing shows whether the switch at step %s fails: test the model at least every %s"
             " steps",
             seen,
             f"{self.switch_step or 0:,}",
@@ -467,7 +481,7 @@ class LoopSwitch:
             mark, event = guarding.go_back(step, seconds, self._evaluations)
             self.events += (event,)
             _LOG.warning("%s", event_line(event, identity.step_noun))
-            self._is_watched = None
+            self._is_watched = None if self._untested is None else False
             self._lost_seconds += seconds - mark.elapsed_seconds
             self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
             if self._plan is not None:

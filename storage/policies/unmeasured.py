@@ -102,7 +102,7 @@ def unmeasured_text(
     jobs: str = f"{RECORDED} recorded jobs",
     span: str = "this run",
     has_runs: bool = False,
-    is_tested: bool = True,
+    untested: str | None = None,
 ) -> UserError:
     """Says what a training with such a policy does and why, and what is not known.
 
@@ -112,7 +112,7 @@ def unmeasured_text(
         jobs: The jobs that the expectation rests on.
         span: What shall take the least time.
         has_runs: Whether the job has trained with a switch before.
-        is_tested: Whether the model is tested while it trains.
+        untested: Why no test can show that the switch fails, as a clause; None if tests can.
 
     Returns:
         A notice: sentences without the last full stop, and a verb in front that wants a subject.
@@ -127,14 +127,16 @@ def unmeasured_text(
     tests = "its own evaluations"
     if not policy.threshold:
         tests += ", which without a threshold notice little but a run that diverges"
+    expected = f" {expected_sentences(policy, has_runs)}"
     guarded = f"so it is guarded by {tests}; a failed switch costs {lost}"
-    if not is_tested:
-        guarded = "and the model is not tested while it trains, so nothing guards the switch"
+    if untested is not None:
+        guarded = f"and {untested}, so that nothing guards the switch"
+        expected = ""  # known of guarded runs
     sources = f"{jobs} and its own runs" if has_runs else jobs
     text = (
         f"{how}, which should be fastest for {span}, judging by {sources}. No run of {first} alone"
         f" has measured a target yet, {guarded}."
-        f" {expected_sentences(policy, has_runs)} To train with {first} alone, "
+        f"{expected} To train with {first} alone, "
     )
     return UserError([text, Set("switch_at", 100, "set")])
 

@@ -532,9 +532,9 @@ def test_an_accuracy_that_falls_after_the_switch_alone_goes_back(
         (50, 50, None),
         (20, 12.5, None),
         (200, 50, "with a test about every 200 steps nothing shows whether the switch at step 500"),
-        (600, 50, "without a test so far nothing shows whether the switch at step 500 fails: call"),
-        (2 * W, 10, "without a test so far nothing shows whether the switch at step 100 fails: c"),
-        (2 * W, 50, "without a test so far nothing shows whether the switch at step 500 fails: c"),
+        (600, 50, "without a test so far nothing shows whether the switch at step 500 fails: test"),
+        (2 * W, 10, "without a test so far nothing shows whether the switch at step 100 fails: t"),
+        (2 * W, 50, "without a test so far nothing shows whether the switch at step 500 fails: t"),
         (2 * W, 100, None),
     ],
 )

@@ -9,18 +9,25 @@ switch.fit(trainer, model, data)
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import math
 import os
+import shutil
 import uuid
 from pathlib import Path
 from typing import Any
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
 except ImportError as error:
     raise ImportError(
         "the callback for Lightning needs Lightning, which is missing; run:"
         " pip install 'syncswitch[lightning]'"
     ) from error
+
+import torch.distributed as dist
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.pytorch.trainer_switch import LocalSgd, SecondWay, TrainerSwitch
@@ -77,6 +84,9 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         self._is_before_batch = False
         self._last_step = 0
         self._total_steps = 0.0
+        self._test_epochs: int | None = None
+        # The best models of the first way, by the step of the switch and what keeps them.
+        self._best: dict[str, dict[str, Any]] = {}
 
     def fit(
         self,
@@ -97,12 +107,16 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         trainer.fit(model, *data, ckpt_path=ckpt_path, weights_only=weights_only)
         while self._switch.back is not None:
             path, self._switch.back = self._switch.back, None
+            self._bring_back_best(trainer, path)
             # A module may save any objects; the file is this run's own.
             trainer.fit(model, *data, ckpt_path=path, weights_only=False)
         self._process = None
+        self._switch.end(trainer.global_step)
         if trainer.global_step >= self._total_steps:
             for path in self._switch.saved.values():
                 trainer.strategy.remove_checkpoint(path)
+                if trainer.is_global_zero:
+                    shutil.rmtree(_best_beside(path), ignore_errors=True)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit":
@@ -116,7 +130,15 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if math.isinf(trainer.num_training_batches) and trainer.max_epochs != -1:
+            raise UserError(
+                "nobody knows how many steps an epoch of these data has, nor so when"
+                f" max_epochs={trainer.max_epochs} ends the training; give the trainer max_steps"
+                " and max_epochs=-1"
+            )
         self._total_steps = trainer.estimated_stepping_batches
+        if not trainer.enable_validation:
+            self._switch.goes_untested("fit has no validation")
         self._switch.begin(trainer.strategy.model, self._total_steps)
         self._last_step = trainer.global_step
         if self._switch.back is not None:
@@ -130,6 +152,8 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             self._is_before_batch = True
             self._save(trainer)
             self._is_before_batch = False
+        if self._switch.saved.keys() - self._best.keys():
+            self._keep_best(trainer)
         self._switch.before_step(trainer.global_step, trainer.optimizers)
 
     def on_train_batch_end(
@@ -150,8 +174,11 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             self._save(trainer)
         if step >= self._total_steps:
             trainer.should_stop = True  # makes Lightning validate after the last step
+            self._test_epochs, trainer.check_val_every_n_epoch = trainer.check_val_every_n_epoch, 1
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._test_epochs is not None:
+            self._test_epochs, trainer.check_val_every_n_epoch = None, self._test_epochs
         self._switch.settle()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -174,11 +201,21 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._switch.settle()
 
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        # The model may have been tested and kept at the switch after that was saved.
+        own = checkpoint["callbacks"].get(self.state_key, {})
+        step = str(checkpoint["global_step"])
+        if step in self._best and step not in own.get("best", {}):
+            checkpoint["callbacks"].update(self._best[step])
+
     def state_dict(self) -> dict[str, Any]:
-        return self._switch.state_dict()
+        return {**self._switch.state_dict(), "best": dict(self._best)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._switch.load_state_dict(state_dict)
+        self._best |= state_dict.get("best", {})
 
     def _save(self, trainer: Trainer) -> None:
         if not self._switch.saves_at(trainer.global_step):
@@ -187,3 +224,60 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         path = os.path.join(trainer.default_root_dir, name)
         self._switch.remember(trainer.global_step, path)
         trainer.save_checkpoint(path)
+
+    def _keep_best(self, trainer: Trainer) -> None:
+        """Keeps the files of the best models so far, which better ones of the second way replace.
+
+        A way that fails may begin with a lucky test.
+        """
+        for step in self._switch.saved.keys() - self._best.keys():
+            self._best[step] = {
+                one.state_key: copy.deepcopy(one.state_dict()) for one in _keepers(trainer)
+            }
+            folder = _best_beside(self._switch.saved[step])
+            for path in {path for one in _keepers(trainer) for path in _files(one)}:
+                if trainer.is_global_zero and os.path.exists(path):
+                    os.makedirs(folder, exist_ok=True)
+                    _copy(path, os.path.join(folder, _name_of(path)))
+
+    def _bring_back_best(self, trainer: Trainer, checkpoint: str) -> None:
+        """Replaces the models that were best after the switch by those before it."""
+        folder = _best_beside(checkpoint)
+        if trainer.is_global_zero and os.path.isdir(folder):
+            step = next(at for at, path in self._switch.saved.items() if path == checkpoint)
+            before = {path for one in self._best[step].values() for path in _files_in(one)}
+            for path in {path for one in _keepers(trainer) for path in _files(one)} - before:
+                trainer.strategy.remove_checkpoint(path)
+            for path in before:
+                kept = os.path.join(folder, _name_of(path))
+                if os.path.exists(kept) and not os.path.exists(path):
+                    _copy(kept, path)
+        if dist.is_initialized():
+            dist.barrier()
+
+
+def _keepers(trainer: Trainer) -> list[ModelCheckpoint]:
+    """The callbacks that remove a model for a better one."""
+    found = [one for one in trainer.checkpoint_callbacks if isinstance(one, ModelCheckpoint)]
+    return [one for one in found if one.save_top_k > 0]
+
+
+def _files(keeper: ModelCheckpoint) -> set[str]:
+    return _files_in(keeper.state_dict())
+
+
+def _files_in(state: dict[str, Any]) -> set[str]:
+    return {path for path in (*state["best_k_models"], state["best_model_path"]) if path}
+
+
+def _best_beside(checkpoint: str) -> str:
+    return f"{checkpoint.removesuffix('.ckpt')}-best"
+
+
+def _name_of(path: str) -> str:
+    return hashlib.sha256(path.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _copy(path: str, to: str) -> None:
+    # Strategies that shard a model make folders.
+    (shutil.copytree if os.path.isdir(path) else shutil.copy2)(path, to)

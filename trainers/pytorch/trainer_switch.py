@@ -4,6 +4,7 @@ Only this module and the callbacks import PyTorch.
 """
 
 # No annotations from the future here: DDP compares those of its hook with classes.
+import logging
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.trainers.loop_switch import LoopSwitch
 from syncswitch.trainers.protocols import AveragePeriod
+
+_log = logging.getLogger("syncswitch")
 
 _LOST = (
     "what was trained after it, as the trainer saves a checkpoint there, and the time to load it"
@@ -154,6 +157,8 @@ class TrainerSwitch:
         self.saved: dict[str, str] = {}
         self.back: str | None = None
         self.tested_step = -1
+        self._total_steps = 0
+        self._has_told_missing = False
 
     @property
     def may_go_back(self) -> bool:
@@ -168,10 +173,26 @@ class TrainerSwitch:
                     " after the switch; leave it out, as the policy knows how long the job is"
                 )
 
+    @property
+    def is_watched_from_outside(self) -> bool:
+        return self._switch.is_watched_from_outside
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether the training can do without the metric: nothing is guarded, nobody waits."""
+        return not (self.may_go_back or self.is_watched_from_outside)
+
+    def goes_untested(self, why: str, *, is_end_tested: bool = False) -> None:
+        """See `LoopSwitch.goes_untested`."""
+        if self.is_watched_from_outside and not is_end_tested:
+            raise UserError(f"{why}, and the run that this is part of needs one")
+        self._switch.goes_untested(why, is_end_tested=is_end_tested)
+
     def begin(self, model: nn.Module, total_steps: float) -> None:
         if not math.isfinite(total_steps):
             raise UserError("the trainer makes steps without end: give it max_steps or max_epochs")
-        self._switch.takes(int(total_steps), _LOST)
+        self._total_steps = int(total_steps)
+        self._switch.takes(self._total_steps, _LOST)
         expected = self._switch.total_steps
         if expected not in (None, total_steps):
             raise UserError(
@@ -207,13 +228,32 @@ class TrainerSwitch:
         """Records the path of the checkpoint at a switch, before or after it is saved."""
         self.saved[str(step)] = checkpoint
 
+    def end(self, step: int) -> None:
+        """Says what a training that ended `step` steps after its start came to, if nothing else."""
+        if self.back is None and step < self._total_steps and self._is_chief:
+            at = self._switch.switch_step
+            before = "" if at is None or step > at else f", before its switch at step {at:,}"
+            _log.warning(
+                "the training ended after step %s of %s%s: it is not recorded",
+                f"{step:,}",
+                f"{self._total_steps:,}",
+                before,
+            )
+
     def test(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """Takes a test, in all processes; returns True if the trainer has to stop and go `back`."""
         if self._metric not in metrics:
-            raise UserError(
+            missing = UserError(
                 f"there is no {self._metric!r} among what was measured:"
                 f" {', '.join(sorted(metrics)) or 'nothing'}; log it, or name another"
             )
+            # What is trained to its end is worth more than a test.
+            if step < self._total_steps and not self.is_optional:
+                raise missing
+            if not self._has_told_missing and self._is_chief:
+                _log.warning("%s", missing)
+            self._has_told_missing = True
+            return False
         if self.back is not None or step == self.tested_step:
             return False
         self.tested_step = step
@@ -222,6 +262,10 @@ class TrainerSwitch:
             return False
         self.back, self.tested_step = self.saved[str(to)], -1
         return True
+
+    @property
+    def _is_chief(self) -> bool:
+        return not dist.is_initialized() or dist.get_rank() == 0
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state to go on after a kill, as JSON."""

@@ -9,6 +9,7 @@ switch.train(trainer)
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -22,6 +23,7 @@ try:
         TrainerState,
         TrainingArguments,
     )
+    from transformers.trainer import TRAINER_STATE_NAME
 except ImportError as error:
     raise ImportError(
         "the callback for Hugging Face's Trainer needs Transformers and Accelerate, which are"
@@ -36,6 +38,8 @@ from syncswitch.trainers.pytorch.trainer_switch import LocalSgd, SecondWay, Trai
 __all__ = ["LocalSgd", "SecondWay", "SyncSwitchCallback"]
 
 _KEY = "syncswitch"
+_BEST = "-best"
+_MEASURED_ANYWAY = ("_loss", "_runtime", "_per_second")
 
 
 class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers may be missing
@@ -92,18 +96,41 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         if trainer.args.save_only_model and self._switch.may_go_back:
             raise UserError("save_only_model keeps too little to go back to; leave it out")
         self._switch.check_callbacks(trainer.callback_handler.callbacks)
+        self._check_tests(trainer)
         self._trainer = trainer
         output = trainer.train(resume_from_checkpoint=resume_from_checkpoint)
         while self._switch.back is not None:
             path, self._switch.back = self._switch.back, None
             if trainer.args.should_save:
                 _remove_later(Path(trainer.args.output_dir), Path(path))
+                _bring_back_best(Path(path))
+            if dist.is_initialized():
+                dist.barrier()
             output = trainer.train(resume_from_checkpoint=path)
         self._trainer = None
+        self._switch.end(trainer.state.global_step)
         if trainer.args.should_save and trainer.state.global_step >= trainer.state.max_steps:
             for path in self._switch.saved.values():
-                shutil.rmtree(path, ignore_errors=True)
+                for kept in (path, f"{path}{_BEST}"):
+                    shutil.rmtree(kept, ignore_errors=True)
         return output
+
+    def _check_tests(self, trainer: Trainer) -> None:
+        """Says before the first step what is not tested, or not measured."""
+        if not _can_evaluate(trainer):
+            self._switch.goes_untested("the trainer has no eval_dataset")
+            return
+        is_own = type(trainer).evaluation_loop is not Trainer.evaluation_loop
+        is_own = is_own or not _is_plain(trainer) or trainer.compute_metrics is not None
+        if not (is_own or self._metric.endswith(_MEASURED_ANYWAY) or self._switch.is_optional):
+            raise UserError(
+                f"the trainer has no compute_metrics, so that it never measures {self._metric!r}:"
+                " give it compute_metrics, or the callback metric='eval_loss' with"
+                " metric_goal='min'"
+            )
+        if trainer.args.eval_strategy == "no":
+            why = "with eval_strategy='no' the model is tested after the last step alone"
+            self._switch.goes_untested(why, is_end_tested=True)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -139,14 +166,21 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         self._switch.after_step(state.global_step)
         if self._switch.saves_at(state.global_step):
             self._switch.remember(state.global_step, _copy_at(args, state.global_step))
-            control.should_save = True
+            if args.save_strategy == "best":  # saves after its own tests alone
+                self._keep(state)
+                assert self._trainer is not None
+                self._trainer._save_checkpoint(self._trainer.model, None)
+                self._copy(args, state, is_ours=True)
+            else:
+                control.should_save = True
         self._before_looking(state, control)
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         if state.global_step >= state.max_steps > self._switch.tested_step:
-            control.should_evaluate = self._switch.back is None
+            can_evaluate = self._trainer is not None and _can_evaluate(self._trainer)
+            control.should_evaluate = self._switch.back is None and can_evaluate
         self._before_looking(state, control)
 
     def on_evaluate(
@@ -170,8 +204,11 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Copies the checkpoint at the switch, as the trainer may delete its own."""
-        if not self._switch.saves_at(state.global_step):
-            return
+        if self._switch.saves_at(state.global_step):
+            self._copy(args, state, is_ours=args.save_strategy == "no")
+
+    def _copy(self, args: TrainingArguments, state: TrainerState, *, is_ours: bool) -> None:
+        """Copies a checkpoint, or moves it where only the switch has wanted it."""
         if dist.is_initialized():
             dist.barrier()  # all parts are written
         if args.should_save:
@@ -179,11 +216,12 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
             for old in (path, f"{path}.part"):
                 shutil.rmtree(old, ignore_errors=True)
             original = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-            if args.save_strategy == "no":  # only the switch has wanted it
+            if is_ours:
                 os.rename(original, path)
             else:
                 shutil.copytree(original, f"{path}.part")
                 os.rename(f"{path}.part", path)
+            _keep_best(path, state.best_model_checkpoint)
         if dist.is_initialized():
             dist.barrier()
 
@@ -207,6 +245,43 @@ def _remove_later(folder: Path, copy: Path) -> None:
         is_later = int(checkpoint.name.rpartition("-")[2]) > int(copy.name.rpartition("-")[2])
         if is_later and checkpoint.stat().st_mtime >= copy.stat().st_mtime:
             shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def _keep_best(path: str, best: str | None) -> None:
+    """Keeps the best checkpoint so far, which the trainer may delete for one of the second way.
+
+    A way that fails may begin with a lucky evaluation.
+    """
+    shutil.rmtree(f"{path}{_BEST}", ignore_errors=True)
+    if best is not None and os.path.isdir(best):
+        shutil.copytree(best, f"{path}{_BEST}", copy_function=_link)
+
+
+def _bring_back_best(path: Path) -> None:
+    best = json.loads((path / TRAINER_STATE_NAME).read_text())["best_model_checkpoint"]
+    kept = f"{path}{_BEST}"
+    if best is not None and not os.path.isdir(best) and os.path.isdir(kept):
+        shutil.copytree(kept, best, copy_function=_link)
+
+
+def _link(file: str, to: str) -> None:
+    """A second name of a file that nobody changes; a copy where that is not possible."""
+    try:
+        os.link(file, to)
+    except OSError:
+        shutil.copy2(file, to)
+
+
+def _can_evaluate(trainer: Trainer) -> bool:
+    return trainer.eval_dataset is not None or not _is_plain(trainer)
+
+
+def _is_plain(trainer: Trainer) -> bool:
+    """Whether it evaluates as the library does."""
+    kind = type(trainer)
+    return kind.evaluate is Trainer.evaluate and (
+        kind.get_eval_dataloader is Trainer.get_eval_dataloader
+    )
 
 
 def _copy_at(args: TrainingArguments, step: int) -> str:
