@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
+from types import FrameType
 from typing import TypeVar
 
 from syncswitch.storage.errors import UserError, one_line
@@ -29,16 +33,51 @@ def registered(
     for entry in _in_group(group):
         if name not in (None, entry.name):
             continue
-        try:
-            kind = entry.load()
-        except Exception as error:  # foreign code
+        with _signals() as came:
+            try:
+                kind, failure = entry.load(), None
+            except BaseException as error:  # foreign code, which may even end the program
+                if came:
+                    raise
+                kind, failure = None, one_line(error)
+        if failure is not None:
             yield UserError(
-                f"{noun} {entry.name!r}: loading {entry.value} failed with {one_line(error)}; "
+                f"{noun} {entry.name!r}: loading {entry.value} failed with {failure}; "
                 "mend or uninstall the package that registers it"
             )
-            continue
-        if isinstance(kind, type) and issubclass(kind, base):
+        elif isinstance(kind, type) and issubclass(kind, base):
             yield kind
         else:
             wanted = f"{base.__module__}.{base.__qualname__}"
             yield UserError(f"{noun} {entry.name!r}: {entry.value} is not a subclass of {wanted}")
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Collects the signals that come meanwhile, and leaves them to whoever handles them.
+
+    A module may raise KeyboardInterrupt itself.
+    """
+    came: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if not callable(handler):
+                continue
+
+            def handle(
+                number: int, frame: FrameType | None, handler: signal._HANDLER = handler
+            ) -> None:
+                came.append(number)
+                if callable(handler):
+                    handler(number, frame)
+
+            handlers[number] = handle, handler
+            signal.signal(number, handle)
+    try:
+        yield came
+    finally:
+        for number, (ours, handler) in handlers.items():
+            if signal.getsignal(number) is ours:  # the module may have set its own
+                signal.signal(number, handler)
