@@ -20,6 +20,7 @@ from syncswitch.trainers.cluster.processes.tf_config import (
     TF_CONFIG,
     TfConfig,
     TfConfigLauncher,
+    check_address,
     cluster_secret,
     read_tf_config,
     serve_until_chief_is_gone,
@@ -131,11 +132,14 @@ class LocalTrainer(ProcessesChoice):
     def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:
         """See `TrainerChoice`.
 
-        Raises UserError without a secret, or if somebody else listens at the port of this part, and
+        Raises UserError without a secret, or if this part cannot listen at its address, and
         RetryableError if no chief came.
         """
         config = self.config
-        if config is None or config.job == "chief":
+        if config is None:
+            return False
+        if config.job == "chief":
+            check_address(config)
             return False
         if config.job == "evaluator":
             say(f"{TF_CONFIG} makes this process an evaluator: the chief evaluates, so it ends")

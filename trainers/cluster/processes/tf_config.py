@@ -45,6 +45,11 @@ _ADDRESS = re.compile(
 )
 _LAST_PORT = 65535
 _PAUSE_SECONDS = 0.25
+_ANOTHER_ADDRESS = f"give it an address of this machine in {TF_CONFIG}"
+_CANNOT_LISTEN = {
+    errno.EADDRINUSE: f"end what listens there, or give it another port in {TF_CONFIG}",
+    errno.EACCES: f"give it a port from 1024 on in {TF_CONFIG}, or the right to this one",
+}
 _LEAST_SECRET_BYTES = 16
 
 
@@ -248,6 +253,26 @@ def cluster_secret(*, is_open: bool) -> bytes | None:
     return secret
 
 
+def check_address(config: TfConfig) -> None:
+    """Raises UserError if this part cannot listen at its address.
+
+    A name that is not known may become so, see `TfConfigLauncher.open`.
+    """
+    host, port = host_and_port(config.own)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except socket.gaierror:
+        return
+    except OSError as error:
+        remedy = _CANNOT_LISTEN.get(error.errno or 0, _ANOTHER_ADDRESS)
+        # `create_server` adds the address to its text.
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UserError(
+            f"{config.name} cannot listen at {config.own} ({reason}); {remedy}"
+        ) from error
+
+
 def serve_until_chief_is_gone(
     launcher: TfConfigLauncher,
     grace_seconds: float,
@@ -276,16 +301,12 @@ def serve_until_chief_is_gone(
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     while time.monotonic() < deadline:
         try:
+            check_address(config)
             serve_chief(own)
             # A chief that died may be restarted by its platform, and needs its parts then.
             was_there, deadline = True, time.monotonic() + grace_seconds
         except OSError as error:
             why = error.strerror or str(error)
-            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
-                raise UserError(
-                    f"{config.name} cannot listen at {config.own} ({error.strerror}); end what"
-                    " listens there, or give it an address of this machine"
-                ) from error
         time.sleep(_PAUSE_SECONDS)
     if not was_there:
         raise RetryableError(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.processes.tf_config import (
     TfConfig,
@@ -109,6 +111,44 @@ def test_a_chief_waits_until_its_name_is_known(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
     TfConfigLauncher(found, 60, None).open(None, 3, Path())
     assert not answers
+
+
+@pytest.mark.parametrize("job", ["chief", "ps", "worker"])
+def test_a_part_that_cannot_listen_says_so_before_anything_else(
+    monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    monkeypatch.setenv("SYNCSWITCH_SECRET", "0123456789abcdef")
+
+    def refused(address: str) -> str:
+        own = {**CLUSTER, job: [address, *CLUSTER[job][1:]]}
+        monkeypatch.setenv("TF_CONFIG", config(own, {"type": job, "index": 0}))
+        with pytest.raises(UserError) as caught:
+            LocalTrainer().take_part("job.py:never_loaded", lambda _: None)
+        return str(caught.value)
+
+    name = "worker 0" if job == "worker" else job
+    for host in ("127.0.0.1", "::1"):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, 0), family=family) as busy:
+            at = f"[{host}]" if ":" in host else host
+            address = f"{at}:{busy.getsockname()[1]}"
+            assert refused(address) == (
+                f"{name} cannot listen at {address} (Address already in use); end what listens"
+                " there, or give it another port in TF_CONFIG"
+            )
+    assert refused("203.0.113.9:42415") == (
+        f"{name} cannot listen at 203.0.113.9:42415 (Cannot assign requested address); give it an"
+        " address of this machine in TF_CONFIG"
+    )
+
+    def forbid(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied (while attempting to bind)")
+
+    monkeypatch.setattr(socket, "create_server", forbid)
+    assert refused("127.0.0.1:80") == (
+        f"{name} cannot listen at 127.0.0.1:80 (Permission denied); give it a port from 1024 on in"
+        " TF_CONFIG, or the right to this one"
+    )
 
 
 # A cluster whose parts are started one by one with the same command, as Kubernetes' TFJob does.
