@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import os
 import re
 import sys
 from contextlib import redirect_stdout
@@ -156,7 +157,7 @@ def import_file(path: Path) -> ModuleType:
     # The file's own folder comes first, as in `python file.py`, so that its neighbours import.
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    name = f"{_OF_FILE}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    name = f"{_OF_FILE}{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -123,3 +124,13 @@ def test_a_file_that_does_not_import_is_one_line_that_says_why(
 @pytest.mark.parametrize("reference", ["digits", "job.py:mine", "a.b:c", "/home/me/job.py:mine"])
 def test_a_store_knows_a_reference_without_its_folder(reference: str) -> None:
     assert normal_reference(reference) == reference.removeprefix("/home/me/")
+
+
+def test_a_file_is_loaded_in_a_folder_whose_name_is_no_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / os.fsdecode(b"donn\xe9es")
+    folder.mkdir()
+    (folder / "job.py").write_text("from syncswitch.trainers.workloads.digits import workload\n")
+    monkeypatch.chdir(folder)
+    assert load_workload("job.py:workload").name == "digits"

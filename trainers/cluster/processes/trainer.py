@@ -11,6 +11,7 @@ import logging
 import math
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -170,6 +171,12 @@ class ProcessTrainer(Trainer):
                 self._zygote.signal(process_id, signal.SIGKILL)
 
     def _start(self) -> None:
+        place = tempfile.gettempdir()
+        if place != place.encode(errors="replace").decode():
+            raise UserError(
+                f"the folder for temporary files {place!a} is not UTF-8 text, which processes need"
+                " to meet in it: set TMPDIR to a folder whose path is"
+            )
         self._zygote = shared_zygote()
         self._folder = self._folder or OwnedFolder("syncswitch-cluster-")
         folder = self._folder.path

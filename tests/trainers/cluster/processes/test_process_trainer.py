@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from syncswitch.storage.errors import RetryableError, WorkloadError
+from syncswitch.storage.errors import RetryableError, UserError, WorkloadError
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
@@ -339,3 +339,11 @@ def test_with_gpus_each_part_begins_with_its_own_environment() -> None:
         assert seen_gpus(trainer) == expected, "of the replacement too"
         processes += family(trainer).values()
     assert all_gone(processes)
+
+
+def test_a_folder_in_which_processes_cannot_meet_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / os.fsdecode(b"donn\xe9es")))
+    with pytest.raises(UserError, match=r"files '.*donn\\udce9es' is not UTF-8 text.* set TMPDIR"):
+        ProcessTrainer("digits", 1)
