@@ -24,7 +24,7 @@ from syncswitch.cli.console import (
     print_error,
     print_note,
 )
-from syncswitch.storage.errors import SyncSwitchError, UserError, one_line
+from syncswitch.storage.errors import SyncSwitchError, UserError, one_line, shortened
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Settings of both programs: `-h` is help too, and its lines have at most 100 characters."""
@@ -143,7 +143,7 @@ def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:
             traceback.print_exc()
         if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
             status, advice = _FILE_ERRORS[error.errno]
-            print_error(f"{error.strerror}: {str(error.filename or '')!r}; {advice}")
+            print_error(f"{error.strerror}: {shortened(repr(str(error.filename or '')))}; {advice}")
             return status
         if isinstance(error, SyncSwitchError):
             print_error(error)
@@ -154,7 +154,7 @@ def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:
 
 
 def _usage_message(error: click.ClickException) -> str:
-    message = error.format_message()
+    message = shortened(error.format_message())
     context = getattr(error, "ctx", None)
     if context is not None:
         message = f"{message.rstrip('.')} (see {context.command_path} --help)"

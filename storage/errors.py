@@ -44,9 +44,12 @@ __all__ = [
     "leave_out",
     "one_line",
     "reason_of",
+    "shortened",
 ]
 
 _LONGEST_QUOTE = 300
+_LONGEST_TEXT = 2000  # of a message; none of ours is as long
+_CUT_LENGTH = 100  # what is shown of a longer value
 
 
 class Command(Enum):
@@ -132,7 +135,7 @@ class Words:
             return part.text(self)
         if isinstance(part, Set):
             return f"{part.verb} {self.parameter(part.parameter, part.value)}".lstrip()
-        return f"{part.verb} {self.command(part)}" if isinstance(part, Run) else part
+        return f"{part.verb} {self.command(part)}" if isinstance(part, Run) else shortened(part)
 
 
 class SyncSwitchError(Exception):
@@ -182,7 +185,7 @@ class SyncSwitchError(Exception):
             return f"{names} {what}"
         whole = isinstance(self.value, float) and self.value.is_integer()
         shown = int(self.value) if whole else self.value
-        return f"{names} is {shown!r}" + (what and f": {what}")
+        return f"{names} is {_cut(repr(shown))}" + (what and f": {what}")
 
     def __str__(self) -> str:
         return self.text(self.words)
@@ -242,6 +245,36 @@ STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 def escaped(text: str) -> str:
     """Returns a text whose characters that would control a terminal are spelt out."""
     return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+# Quoted values, and words; an apostrophe within a word or at its end opens no quote.
+_QUOTES = (rf"(?<!\w){q}(?:\\.|[^{q}\\\n]){{{_LONGEST_QUOTE},}}{q}(?!\w)" for q in "'\"")
+_WORD = rf"\S{{{_LONGEST_QUOTE},}}?(?=[.,:;)\]]*(?:\s|\Z))"
+_LONG = re.compile("|".join((*_QUOTES, _WORD)), re.DOTALL)
+
+
+def shortened(text: str) -> str:
+    """Returns a text in which values that are too long to read are cut.
+
+    Whatever was meant to be pasted must not go through it.
+    """
+    text = _LONG.sub(lambda found: _cut(found[0]), text)
+    if len(text) > _LONGEST_TEXT:  # by a value with spaces that is not quoted
+        text = f"{text[: _LONGEST_TEXT // 2]}... {text[-_LONGEST_TEXT // 4 :]}"
+    return text
+
+
+def _cut(text: str) -> str:
+    """Cuts a value; of a path, the names in it that are too long, if that is enough."""
+    if len(text) < _LONGEST_QUOTE:
+        return text
+    parts = text.split("/")
+    path = "/".join(one if len(one) < _LONGEST_QUOTE else _start_of(one) for one in parts)
+    return path if len(path) < 2 * _LONGEST_QUOTE else _start_of(text)
+
+
+def _start_of(text: str) -> str:
+    return f"{text[:_CUT_LENGTH]}... ({len(text):,} characters)"
 
 
 def one_line(error: BaseException) -> str:

@@ -166,7 +166,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         self._switch.after_step(state.global_step)
         if self._switch.saves_at(state.global_step):
             self._switch.remember(state.global_step, _copy_at(args, state.global_step))
-            if args.save_strategy == "best":  # saves after its own tests alone
+            if args.save_strategy == "best":  # saves after evaluations alone
                 self._keep(state)
                 assert self._trainer is not None
                 self._trainer._save_checkpoint(self._trainer.model, None)
