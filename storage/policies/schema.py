@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from syncswitch.storage.records.flat import columns
-from syncswitch.storage.records.guard import Band, BandPoint
+from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand
 from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.metric import Goal
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
@@ -149,13 +149,21 @@ IdentityContent = _model(
 )
 
 
+BelievedBandContent = _model(
+    "BelievedBandContent",
+    BelievedBand,
+    "Results of the first protocol alone, of which more is known than a policy has.",
+    curve=tuple[BandPointContent, ...],  # type: ignore[valid-type]
+)
+
+
 class TrialContent(_Content):
     """A run as a plan has it."""
 
     identity: IdentityContent  # type: ignore[valid-type]
     switch_percent: Annotated[float, Field(ge=0, le=100)]
     seed: int
-    band: Annotated[BandContent | None, AfterValidator(_measured_or_empty)]  # type: ignore[valid-type]
+    band: BelievedBandContent | BandContent | None  # type: ignore[valid-type]
     retry_percents: tuple[Annotated[float, Field(ge=0, le=100)], ...]
 
 

@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
+from syncswitch.storage.records.guard import (
+    Band,
+    BandPoint,
+    BelievedBand,
+    FailedSwitch,
+    GuardOutcome,
+)
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
@@ -322,6 +328,23 @@ def test_what_a_loop_repeats_after_an_alarm_comes_from_no_second_process(
     assert [(one.worker_step, one.accuracy) for one in record.evaluations] == kept
     # Whoever watches sees the steps again that are trained again.
     assert [(one.worker_step, one.accuracy) for one in observer.evaluations[-4:]] == kept[-4:]
+
+
+BANDS = {
+    "measured": BAND,
+    "of one run": BelievedBand(0.8, 0.01, 3, BAND.curve, 0.02),
+    "of one run, without a curve": BelievedBand(0.8, 0.01, error=0.02),
+    "unmeasured": Band(None, 0.01),
+    "without a threshold": Band(None, 0.0),
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("band", BANDS)
+def test_a_loop_takes_all_that_a_plan_may_hold(tmp_path: Path, band: str) -> None:
+    record, _ = trained(loop_that(tmp_path, "good"), band=BANDS[band])
+    assert (record.worker_steps, record.spec.band) == (100, BANDS[band])
+    assert [one.seconds for one in record.phases] == [40.0, 30.0]
 
 
 def test_a_loop_that_does_not_test_after_its_last_step_has_told_its_alarms(tmp_path: Path) -> None:
