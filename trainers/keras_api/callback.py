@@ -168,8 +168,9 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._scales = rounds if scale_learning_rate else (1, 1)
         self._at_switch, self._at_alarm = at_switch, at_alarm
         self._stop_at_switch = stop_at_switch
-        self._has_switched = False
+        self._has_switched = self._is_scaling_said = False
         self._first_batch = 0
+        self._first_update: int | None = None
         self._optimizer: Any = None
         self._scale = 1
         self.alarm: str | None = None
@@ -213,18 +214,40 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
                 " policy cannot scale; give the optimizer a plain learning rate, or scale the"
                 " schedule yourself and give scale_learning_rate=False"
             )
+        self._say_scaling()
         self._scale_rate(self._scales[self.is_after_switch])
         if self.is_after_switch and not self._has_switched:
             self._switch()
 
+    def _say_scaling(self) -> None:
+        """Says once what becomes of the compiled rate, whose scaling may be there already."""
+        before, after = self._scales
+        if self._is_scaling_said or before == after == 1:
+            return
+        self._is_scaling_said = True
+        rate = float(keras.ops.convert_to_numpy(self._optimizer.learning_rate)) / self._scale
+        _LOG.warning(
+            "the learning rate, %g as compiled, is %g before the switch (times %d, as %d workers"
+            " share a batch) and %g after it; if it is meant for all of them already, divide it,"
+            " or give PolicyCallback scale_learning_rate=False",
+            rate,
+            rate * before,
+            before,
+            self.workers,
+            rate * after,
+        )
+
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self._first_batch = batch
+        self._first_batch, self._first_update = batch, self._updates()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Counts; switches or ends the training when it is time."""
-        # The last execution of an epoch may have fewer batches than Keras says.
         last = min(batch, (self.params.get("steps") or math.inf) - 1)
         batches = int(last) - self._first_batch + 1
+        if self._first_update is not None:
+            # The last execution of an epoch may have more or fewer batches than Keras says.
+            updates = (self._updates() or 0) - self._first_update
+            batches = updates if 1 <= updates <= batch - self._first_batch + 1 else batches
         self.worker_step += batches * self._steps_per_batch[self._has_switched]
         if not math.isfinite((logs or {}).get("loss", 0.0)):
             self._note_alarm("the training loss is not a finite number")
@@ -233,6 +256,16 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         elif self.is_after_switch and not self._has_switched:
             self._switch()
             self.model.stop_training = self.model.stop_training or self._stop_at_switch
+
+    def _updates(self) -> int | None:
+        """The optimizer's updates so far, to count the batches of an execution; None for one each.
+
+        To read them takes a while. Between executions they are wrong where Keras looked for another
+        batch in vain.
+        """
+        if getattr(self.model, "steps_per_execution", 1) == 1:
+            return None
+        return int(keras.ops.convert_to_numpy(self._optimizer._iterations))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Holds the validation, if there was one, against the band."""

@@ -88,7 +88,7 @@ class EmbeddingSource(ABC):
 class FlatLayout:
     """Names and shapes of float32 variables that are packed one after the other."""
 
-    names: tuple[str, ...]  # the same in every process: position and the variable's own name
+    names: tuple[str, ...]  # position and, for people, the variable's own name
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
@@ -131,11 +131,18 @@ class FlatLayout:
         return dict(zip(self.names, self.split(flat), strict=True))
 
     def from_named(self, arrays: Mapping[str, Vector]) -> Vector:
-        """Joins arrays by logical name to a flat vector.
+        """Joins arrays by logical name, of which only the position counts, to a flat vector.
 
-        Raises KeyError if a variable is missing, ValueError if one has another shape.
+        Keras numbers variables without a name through in each process, and users' names may do the
+        same. Raises KeyError if a variable is missing, ValueError if one has another shape.
         """
-        for name, shape in zip(self.names, self.shapes, strict=True):
-            if arrays[name].shape != shape:
-                raise ValueError(f"{name} has shape {arrays[name].shape}, not {shape}")
-        return self.pack([arrays[name] for name in self.names])
+        by_place = {_place(name): array for name, array in arrays.items()}
+        found = [by_place[_place(name)] for name in self.names]
+        for name, array, shape in zip(self.names, found, self.shapes, strict=True):
+            if array.shape != shape:
+                raise ValueError(f"{name} has shape {array.shape}, not {shape}")
+        return self.pack(found)
+
+
+def _place(name: str) -> str:
+    return name.partition("-")[0]

@@ -102,7 +102,8 @@ class KerasOptimizer(Optimizer):
         self._slots = [one for one in self._optimizer.variables if id(one) not in counters]
         layout = FlatLayout.of(enumerate(self._slots))
         # Keras' names begin with those of layers, which are numbered through in each process.
-        names = tuple(f"{name[:4]}{name.rpartition('_')[2]}" for name in layout.names)
+        kinds = (name.rpartition("_")[2].strip("0123456789") for name in layout.names)
+        names = tuple(f"{kind}/{place:03d}" for place, kind in enumerate(kinds))
         self.layout = FlatLayout(names, layout.shapes)
         self._initial = self.layout.pack([variable.numpy() for variable in self._slots])
         if any(np.ptp(one) for one in self.layout.split(self._initial) if one.size):

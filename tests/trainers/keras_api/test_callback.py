@@ -188,6 +188,58 @@ def test_executions_of_several_batches_are_counted_whole(
     assert moved(own_model) == pytest.approx((4 * N + 3) * ETA)
 
 
+def test_it_says_once_what_becomes_of_the_compiled_rate(
+    model: Any, said: Said, caplog: pytest.LogCaptureFixture
+) -> None:
+    switch = make(JOB, guard=False)
+    for _ in range(2):
+        fit(model, switch, epochs=1, batches=2)
+    said(*[one for one in caplog.messages if "learning rate" in one])
+    caplog.clear()
+    fit(model, make(JOB, guard=False, scale_learning_rate=False), epochs=1, batches=2)
+    assert not [one for one in caplog.messages if "learning rate" in one]
+
+
+class _Batches:
+    """Makes data of 10 batches an epoch, whose number Keras does not know, or gets wrong."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def data(self) -> Any:
+        import keras
+        import tensorflow as tf
+
+        x, y = np.tile(CONSTANT_GRADIENT, (40, 1)), np.zeros((40, 1), np.float32)
+        known = tf.data.Dataset.from_tensor_slices((x, y)).batch(4)
+        if self.kind == "endless":
+            return known.repeat()
+        if self.kind == "filtered":
+            return known.filter(lambda *_: True)
+
+        class Unknown(keras.utils.PyDataset):  # type: ignore[misc]
+            num_batches = None
+
+            def __getitem__(self, index: int) -> Any:
+                return x[:4], y[:4]
+
+        return Unknown()
+
+
+@pytest.mark.parametrize("kind", ["filtered", "endless", "without length"])
+@pytest.mark.parametrize("steps", [3, 4])
+def test_an_execution_counts_the_updates_that_it_made(
+    keras: Any, own_model: Any, kind: str, steps: int
+) -> None:
+    own_model.compile(keras.optimizers.SGD(ETA), mean_output, steps_per_execution=steps)
+    total = 50
+    switch = make(None, total_worker_steps=total, workers=1, switch_at=100, guard=False)
+    length = {} if kind == "filtered" else {"steps_per_epoch": 10}
+    own_model.fit(_Batches(kind).data(), epochs=20, verbose=0, callbacks=[switch], **length)
+    assert total <= switch.worker_step < total + steps
+    assert moved(own_model) == pytest.approx(switch.worker_step * ETA)
+
+
 def test_a_mirrored_strategy_is_scaled_on_each_replica() -> None:
     """In a process of its own: two devices have to be there before TensorFlow is used."""
     code = """
@@ -225,7 +277,7 @@ def test_a_policy_file_and_a_line_in_the_log(
     identity = replace(IDENTITY, workers=N, total_worker_steps=W)
     path = policy_file(tmp_path / "policy.json", identity, switch_percent=30.0)
     with caplog.at_level(logging.INFO, "syncswitch"):
-        fit(model, make(path))
+        fit(model, make(path, scale_learning_rate=False))
     # What fit lacks is said once in a process, here or in another test.
     assert caplog.messages[0] == "switched from bsp to asp after 12 of 40 worker-steps"
     with pytest.raises(PolicyError, match="cannot read the policy file"):

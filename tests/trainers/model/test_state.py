@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import zipfile
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from syncswitch.trainers.model.state import (
     check_model_path,
     export_model,
     read_checkpoint,
+    restored_model,
     write_checkpoint,
     written_checkpoints,
 )
@@ -258,6 +260,45 @@ def test_a_model_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
     path.write_text("a shopping list")
     with pytest.raises(UserError, match=r"model\.keras': that file is not a Keras model"):
         check_model_path(path)
+
+
+def unnamed_model() -> Any:
+    """Its variables have no names, or are numbered through by the user, as in many tutorials."""
+    import keras
+
+    class Shift(keras.layers.Layer):  # type: ignore[misc]
+        def build(self, shape: Any) -> None:
+            number = next(_NUMBERS)
+            self.shift = self.add_weight(shape=shape[1:], initializer="zeros")
+            self.scale = self.add_weight(shape=shape[1:], initializer="ones", name=f"s{number}_x")
+            self.calls = self.add_weight(shape=(), trainable=False, initializer="zeros")
+
+        def call(self, inputs: Any) -> Any:
+            return inputs * self.scale + self.shift
+
+    return digits_model(Shift(), keras.layers.Dense(8))
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.mark.parametrize("optimizer", [None, "Adam"])
+def test_variables_without_a_name_are_those_of_another_build(
+    keras: Any, optimizer: str | None
+) -> None:
+    built = None if optimizer is None else lambda: keras.optimizers.get(optimizer)
+    workload = replace(DENSE, name="shift", model=unnamed_model, optimizer=built)
+    first, other = manager_of(workload), manager_of(workload)
+    assert first.parameters.names != other.parameters.names
+    spec = spec_of(workload, 2, 50.0)
+    log = RunLog(spec, Observer(), lambda accuracy: False)
+    state = first.initial(3)
+    checkpoint = first.checkpoint(state, spec, log)
+    restored = other.restored(checkpoint, Path("one.npz"))
+    np.testing.assert_array_equal(restored.parameters, state.parameters)
+    np.testing.assert_array_equal(restored.slots, state.slots)
+    model = restored_model(workload, checkpoint)
+    np.testing.assert_array_equal(first.parameters.pack(model.trainable_variables), state.parameters)
 
 
 def test_a_model_with_large_embeddings_is_written_without_holding_them(
