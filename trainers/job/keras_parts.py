@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -365,6 +366,7 @@ def decided_by(workload: Workload) -> Metric:
     if built is None:
         return Metric()
     name = LOSS_METRIC if workload.metric == LOSS_METRIC else metric_class(built)
+    given = _given_name(built)
     kind = next((one for one in type(built).__mro__ if one.__module__.startswith("keras.")), None)
     keras_name = name if kind is None else kind.__name__
     is_down = getattr(built, "_direction", None) == "down" or keras_name in _FALSE
@@ -377,7 +379,9 @@ def decided_by(workload: Workload) -> Metric:
     limits = workload.metric_range or usual
     # As a database returns them: the fingerprint distinguishes 1 from 1.0.
     lowest, highest = (None if one is None else float(one) for one in limits)
-    return Metric(name, goal, workload.metric_unit or _UNITS.get(keras_name), lowest, highest)
+    return Metric(
+        given or name, goal, workload.metric_unit or _UNITS.get(keras_name), lowest, highest
+    )
 
 
 def metric_class(built: Any) -> str:
@@ -386,6 +390,16 @@ def metric_class(built: Any) -> str:
 
     is_function = type(built) is keras.metrics.MeanMetricWrapper
     return str(built.name) if is_function else type(built).__name__
+
+
+def _given_name(built: Any) -> str | None:
+    """Returns the name that a user gave a metric; None if it goes by its class."""
+    settings = inspect.signature(type(built).__init__).parameters.get("name")
+    if settings is not None and built.name == settings.default:
+        return None
+    # Keras makes one of the class, and numbers them through.
+    plain = re.sub(r"_\d+$", "", built.name).replace("_", "").lower()
+    return None if plain == type(built).__name__.lower() else str(built.name)
 
 
 def further_workloads(workload: Workload) -> dict[str, Workload]:

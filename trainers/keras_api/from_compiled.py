@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from syncswitch.trainers.job.data import AnyData, Data, StreamedData, has_accura
 from syncswitch.trainers.job.keras_parts import EXCLUDED, check_model, check_optimizer, warn_once
 from syncswitch.trainers.job.pipelines import Leaf, flatten, read_pipeline, take_rows, unflatten
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
+from syncswitch.trainers.keras_api.arguments import check_fields, check_unchanged, scheduled_rate
 from syncswitch.trainers.run.callbacks import usable_callbacks
 
 
@@ -217,6 +219,12 @@ def from_compiled(
     is_pretrained: bool = False,
     total_worker_steps: int | None = None,
     evaluation_interval_worker_steps: int | None = None,
+    validation_steps: int | None = None,
+    validation_freq: int | None = None,
+    verbose: Any = None,
+    shuffle: Any = True,
+    initial_epoch: int = 0,
+    validation_batch_size: int | None = None,
     **fields: Any,
 ) -> Workload:
     """Makes a workload of a compiled Keras model and the arguments of its `fit`.
@@ -248,8 +256,8 @@ def from_compiled(
         steps_per_epoch: Batches of an epoch; None to count them, which some Datasets do not allow.
         sample_weight: Weights of the training examples in the loss.
         callbacks: Callbacks of `fit`, called as the `callbacks` of `Workload` are. Those whose work
-            a run does anyway, such as `TerminateOnNaN`, are left out; those that no run can call
-            are refused.
+            a run does anyway, such as `TerminateOnNaN`, are left out; a `LearningRateScheduler`
+            becomes a schedule over worker-steps; those that no run can call are refused.
         class_weight: Weight in the loss by class; 1 for those left out.
         name: Name of the job; None for the model's name.
         data_set: Name of the data; None for a digest of arrays, so that other data are another
@@ -262,26 +270,40 @@ def from_compiled(
             its seed; frozen layers always keep theirs.
         total_worker_steps: W; None for the batches of all epochs.
         evaluation_interval_worker_steps: Worker-steps between tests; None for 40 tests in a job.
+        validation_steps: Batches of `validation_data` to test with; None for all.
+        validation_freq: Epochs between tests, instead of worker-steps.
+        verbose: Has no effect: a run shows its progress where it is started.
+        shuffle: True, as the order of the examples follows from the seed of a run.
+        initial_epoch: 0, as a run begins with its first step.
+        validation_batch_size: Size of the `validation_steps`; None for that of the training.
         fields: Further fields of `Workload`, such as `largest_scaling`.
 
     Raises:
         WorkloadError: The model is not compiled, or the arguments do not fit together.
     """
+    check_fields(fields, inspect.signature(from_compiled).parameters)
+    check_unchanged(shuffle, initial_epoch, 1 if validation_freq is None else validation_freq)
+    if not isinstance(epochs, int) or epochs < 1:
+        raise WorkloadError(f"epochs is {epochs!r}; give a whole number from 1 on")
+    whose = f"workload {name!r}" if name else "from_compiled"
+    rate_setting = keras.callbacks.LearningRateScheduler
+    told = usable_callbacks([one for one in callbacks if not isinstance(one, rate_setting)], whose)
     build = None if isinstance(model, keras.Model) or not callable(model) else model
     if build is not None:
         model = build()
     compiled = compiled_fields(model)
     name = name or model.name
-    told = usable_callbacks(callbacks, f"workload {name!r}")
     first_metric, output, is_weighted = compiled_metric(model)
     if class_weight and sample_weight is not None:
         raise WorkloadError(
             "there are class_weight and sample_weight; multiply them yourself, and give"
             " sample_weight alone"
         )
-    if not isinstance(epochs, int) or epochs < 1:
-        raise WorkloadError(f"epochs is {epochs!r}; give a whole number from 1 on")
 
+    if validation_steps is not None and validation_data is not None:
+        validation_data = _first_batches(
+            validation_data, validation_steps, validation_batch_size or batch_size or BATCH_SIZE
+        )
     data: AnyData | None = None
     examples: tuple[Any, Any] | None = None  # inputs and labels, from the first on
     if isinstance(x, Data | StreamedData):
@@ -296,6 +318,9 @@ def from_compiled(
         batch_size = batch_size or len(flatten("y", examples[1])[0][0])
     else:
         arrays = _split((x, y, sample_weight), validation_data, validation_split)
+        if validation_steps is not None and validation_data is None:
+            size = validation_batch_size or batch_size or BATCH_SIZE
+            arrays = arrays[0], _first_batches(arrays[1], validation_steps, size)
         data = _joined(*arrays, ())
     if data is not None:
         batch_size = batch_size or BATCH_SIZE
@@ -306,6 +331,8 @@ def from_compiled(
     ensure_built(model, inputs)
     if metric is None and str(first_metric).lower() not in ("accuracy", "acc"):
         metric = first_metric or _usual_metric(model, labels)
+        if warning := _judged_by(model, first_metric, metric):
+            warn_once(f"workload {name!r}: {warning}")
     if metric == LOSS_METRIC:
         output = None
     further = fields.get("further_metrics", ())
@@ -315,6 +342,11 @@ def from_compiled(
         data = _joined(*arrays, wanted)
         data_set = data_set or _digest(name, data)
     total = total_worker_steps or epochs * steps
+    interval = evaluation_interval_worker_steps
+    if interval is None:
+        interval = max(1, total // _TESTS) if validation_freq is None else validation_freq * steps
+    rate = fields.pop("learning_rate", compiled["learning_rate"])
+    compiled["learning_rate"], _ = scheduled_rate(callbacks, rate, steps, total)
 
     def load() -> AnyData:
         if data is not None:
@@ -337,14 +369,64 @@ def from_compiled(
             "data_set": data_set or name,
             "total_worker_steps": total,
             "batch_size": batch_size,
-            "evaluation_interval_worker_steps": evaluation_interval_worker_steps
-            or max(1, total // _TESTS),
+            "evaluation_interval_worker_steps": interval,
             "class_weight": class_weight,
             "metric": metric,
             "metric_output": output,
             "callbacks": (lambda: told) if told else None,
             **fields,
         }
+    )
+
+
+def _judged_by(model: Any, first: Any, metric: Any) -> str | None:
+    """Says by what a run is judged where the user may not expect it."""
+    compiled = getattr(model, "_compile_metrics", None)
+    given = [getattr(compiled, f"_user_{kind}", None) for kind in ("metrics", "weighted_metrics")]
+    metrics = [one for one in keras.tree.flatten(given) if one is not None]
+    other = "'loss'" if metric != LOSS_METRIC else "'mae'"
+    how = f"to judge by another, give metric, such as {other}"
+    if not metrics:
+        found = "accuracy" if metric is None else "the loss of its evaluations"
+        return f"a run is judged by {found}, as compile names no metric; {how}"
+    if len(metrics) > 1:
+        return (
+            f"a run is judged by {metric_name(first)}, the first of the {len(metrics)} metrics of"
+            f" compile; {how}"
+        )
+    return None
+
+
+def metric_name(metric: Any) -> str:
+    """Returns the name of a metric, or of a function that builds one, in the logs of `fit`."""
+    if isinstance(metric, str):
+        return metric
+    built = metric() if isinstance(metric, partial) else metric
+    return str(getattr(built, "name", None) or getattr(built, "__name__", "metric"))
+
+
+def compiled_metrics(model: Any) -> dict[str, Any]:
+    """Returns the metrics of a model with a single output as `Workload` takes them, by name."""
+    outputs = list(getattr(model, "output_names", None) or ())
+    compiled = getattr(model, "_compile_metrics", None)
+    if len(outputs) > 1:
+        return {}
+    given = _metrics(getattr(compiled, "_user_metrics", None), outputs)
+    built = [one if isinstance(one, str) else partial(_built_metric, one) for _, one in given]
+    return {metric_name(one): one for one in built}
+
+
+def _first_batches(given: Any, batches: int, batch_size: int) -> Any:
+    if not isinstance(batches, int) or batches < 1:
+        raise WorkloadError(f"validation_steps is {batches!r}; give a whole number from 1 on")
+    if hasattr(given, "unbatch"):
+        return given.take(batches)
+    if isinstance(given, tuple | list) and len(given) in (2, 3):
+        number = min(batches * batch_size, len(flatten("validation_data", given[0])[0][0]))
+        return tuple(None if one is None else take_rows(one, np.arange(number)) for one in given)
+    raise WorkloadError(
+        f"validation_steps is {batches}, and validation_data is a {type(given).__name__}; leave it"
+        " out, and give the data to test with as a Dataset or arrays"
     )
 
 

@@ -224,8 +224,22 @@ def make_optimizer(
     positions = dense_variables(build_model(workload))[chosen]
     layout = FlatLayout(layout.names[chosen], layout.shapes[chosen])
     if workload.optimizer is not None:
-        return KerasOptimizer(workload, layout, positions)
+        # Its updates assign variables, and models that are built twice may be one and the same.
+        return KerasOptimizer(workload, layout, [(place, _like(one)) for place, one in positions])
     return MomentumSGD(layout, [variable for _, variable in positions])
+
+
+def _like(variable: Any) -> Any:
+    """Makes a variable of the same value with what optimizers look at."""
+    import keras
+
+    made = keras.Variable(
+        np.asarray(variable), dtype=variable.dtype, trainable=True, name=variable.name
+    )
+    made._path = variable.path
+    for name in ("constraint", "regularizer", "overwrite_with_gradient"):
+        setattr(made, name, getattr(variable, name))
+    return made
 
 
 def unpack(flat: Any, layout: FlatLayout) -> list[Any]:

@@ -439,10 +439,16 @@ def restored_model(workload: Workload, checkpoint: Checkpoint) -> Any:
         parameters = np.concatenate([one.ravel() for one in checkpoint.slots.values()])[
             : layout.size
         ]
-    assign([one for _, one in trained], layout.split(parameters))
-    layout = FlatLayout.of(enumerate(moving))
-    assign(moving, layout.split(layout.from_named(checkpoint.statistics)))
+    statistics = FlatLayout.of(enumerate(moving)).from_named(checkpoint.statistics)
+    assign_values(model, parameters, statistics)
     return model
+
+
+def assign_values(model: Any, parameters: Vector, statistics: Vector) -> None:
+    """Gives a Keras model these values of a run; large embeddings are not among them."""
+    trained, moving = dense_variables(model), moving_variables(model)
+    assign([one for _, one in trained], FlatLayout.of(trained).split(parameters))
+    assign(moving, FlatLayout.of(enumerate(moving)).split(statistics))
 
 
 _SUFFIX = ".keras"

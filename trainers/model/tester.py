@@ -58,6 +58,7 @@ class ModelTester:
                 for name, measuring in further_workloads(workload).items()
             }
             self.further: tuple[tuple[str, float], ...] = ()
+            self.tested: Sequence[Any] = ()
             self._decided_by = decided_by(workload)
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
             if data.test.examples > self._batch and data.test.examples % self._batch:
@@ -73,7 +74,7 @@ class ModelTester:
     def accuracy(self, *model: Any) -> float:
         """Tests parameters, statistics, and the rows of `ids`; NaN if they are not finite."""
         with tf.device(self._device):
-            vectors = list(map(tf.convert_to_tensor, model))
+            self.tested = vectors = list(map(tf.convert_to_tensor, model))
             if not all(bool(tf.reduce_all(tf.math.is_finite(one))) for one in vectors):
                 return math.nan
             parameters, statistics, *values = vectors
@@ -87,6 +88,10 @@ class ModelTester:
             # They decide nothing: those that are not finite are left out.
             self.further = tuple((name, value) for name, value in further if math.isfinite(value))
             return self._checked(self._value(self._metric))
+
+    def batch(self) -> tuple[Any, Any]:
+        """Makes inputs and labels of the first batch of the test set."""
+        return self._test_batch(next(iter(self._batches())))
 
     def _value(self, metric: Any) -> float:
         result = np.asarray(metric.result())
@@ -194,7 +199,7 @@ class ModelTester:
         metric = build_metric(workload)
         if metric is not None:
             return metric
-        inputs, labels = self._test_batch(next(iter(self._batches())))
+        inputs, labels = self.batch()
         parameters, statistics, *values = self._zeros()
         outputs = self._function.predict(parameters, statistics, inputs, self._rows(values))
         labels, outputs, _, loss = self._function.outputs.decisive(labels, outputs)

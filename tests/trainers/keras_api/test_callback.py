@@ -319,7 +319,7 @@ def test_without_a_guard_it_trains_on(model: Any, caplog: pytest.LogCaptureFixtu
     make(JOB, guard=False)
     assert caplog.messages == []
     for policy, options in ((guarded, {"guard": False}), (JOB, {"initial_worker_step": 13})):
-        switch = make(policy, at_switch=spoil, **options)
+        switch = make(policy, at_switch=spoil, scale_learning_rate=False, **options)
         fit(model, switch)
         assert (switch.alarm, switch.worker_step) == (None, W)
         assert np.isnan(model.get_weights()[0]).all()

@@ -129,7 +129,9 @@ def _wrong(keras: Any) -> dict[Any, str]:
             logs["lr"] / 2
 
     return {
-        of.ModelCheckpoint("m.keras"): "give output, or give checkpoint_every",
+        of.ModelCheckpoint("m.keras"): r"saved by: train\('WORKLOAD', output='MODEL.keras'\)",
+        of.TensorBoard("logs"): r"with: train\('WORKLOAD', tensorboard='FOLDER'\)",
+        of.BackupAndRestore("backup"): r"continue it with: train\('WORKLOAD', resume=True\)",
         of.ReduceLROnPlateau(): "set learning_rate_boundaries",
         Patient(): "callback Patient cannot be used here; all runs of a search",
         Batches(): "callback Batches has on_train_batch_end, which a run cannot call",

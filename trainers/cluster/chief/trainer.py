@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, one_line
@@ -24,9 +27,9 @@ from syncswitch.trainers.job.schedule import check_embeddings, check_trial
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.embeddings import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
-from syncswitch.trainers.model.state import read_checkpoint, write_checkpoint
+from syncswitch.trainers.model.state import assign_values, read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.run.callbacks import keras_callbacks
+from syncswitch.trainers.run.callbacks import ShownModel, keras_callbacks
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.stragglers.online import controller_of
 from syncswitch.trainers.trainer import Observer, Trainer
@@ -61,8 +64,11 @@ class ClusterTrainer(Trainer):
         new_cluster: Callable[[Program, int], Cluster] = ThreadsCluster,
         *,
         has_gpus: bool = False,
+        shown: tuple[Any, int] | None = None,
     ) -> None:
+        """`shown` is a Keras model that the workload's callbacks see, and the steps of an epoch."""
         self._workload = workload
+        self._shown = shown
         self._workers = workers
         self._clock: TrainingClock | None = None
         self._data = workload.load_data()
@@ -80,7 +86,8 @@ class ClusterTrainer(Trainer):
         check_trial(spec, workload_identity(self._workload, self._workers, *pair))
         check_embeddings(spec, [table.layer for table in self._program.function.embeddings])
         try:
-            with keras_callbacks(self._workload, spec, observer or Observer()) as watching:
+            shown = self._shown_model()
+            with keras_callbacks(self._workload, spec, observer or Observer(), shown) as watching:
                 told_step = -1 if lost is None else lost.told_step
                 log = RunLog(spec, watching, self._tester.is_chance, told_step)
                 self._train(spec, log, lost)
@@ -96,6 +103,21 @@ class ClusterTrainer(Trainer):
         record = log.record()
         self._tester.warn_if_hardly_above_chance(record)
         return record
+
+    def _shown_model(self) -> ShownModel | None:
+        if self._shown is None:
+            return None
+        model, epoch_worker_steps = self._shown
+        # Callbacks look up whether more of a metric is better, which only built ones know.
+        with contextlib.suppress(Exception):
+            model.test_on_batch(*self._tester.batch())
+        model.stop_training = False
+
+        def show() -> None:
+            parameters, statistics = (np.asarray(one) for one in self._tester.tested)
+            assign_values(model, parameters, statistics)
+
+        return ShownModel(model, show, epoch_worker_steps)
 
     @property
     def now_seconds(self) -> float:
