@@ -29,6 +29,7 @@ from syncswitch.trainers.job.schedule import checkpoint_path
 
 if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
+    from syncswitch.trainers.model.saved import SavedModel
 
 _SUFFIX = ".npz"
 _USE = "use"
@@ -246,9 +247,9 @@ class RunCheckpoints:
 
 def save_model(
     workload: Workload, record: TrialRecord, checkpoints: RunCheckpoints, output: Path
-) -> None:
+) -> SavedModel:
     """Saves the model of a run that did not diverge. Raises FatalError where that fails."""
-    from syncswitch.trainers.model.state import export_model
+    from syncswitch.trainers.model.saved import export_model
 
     final = record.checkpoints.get(100.0)
     if final is None:
@@ -259,7 +260,7 @@ def save_model(
             remedy=checkpoints.how_to_go_on,
         )
     try:
-        export_model(workload, final, output)
+        return export_model(workload, final, output, checkpoints.use_id)
     except Exception as error:  # Keras and HDF5 raise many kinds for a full disk
         why = getattr(error, "strerror", None) or one_line(error)
         raise FatalError(

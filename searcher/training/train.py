@@ -125,7 +125,8 @@ def train(
             in the current folder. It need not exist.
         seed: The seed of the run; None for one that no other run of the job has, or 0 with
             `switch_at`.
-        output: Where to save the model; None for NAME.keras.
+        output: Where to save the model; None for NAME.keras. What another run has saved there is
+            kept as NAME-1.keras.
         learn: Whether the run may try another switch than its policy's; None to decide as
             `syncswitch-run` does.
         expected_runs: How often the job is trained in total, by runs that learn.
@@ -155,7 +156,7 @@ def train(
         RetryableError: The infrastructure failed; `resume=True` continues the run.
         KeyboardInterrupt: Its message says how to continue, once the training had begun.
     """
-    from syncswitch.trainers.model.state import check_model_path
+    from syncswitch.trainers.model.saved import check_model_path, saving_problem
 
     cluster = trainer_named(trainer, trainer_options or {}) if isinstance(trainer, str) else trainer
     if not isinstance(cluster, ClusterChoice):
@@ -187,6 +188,9 @@ def train(
     chosen = choose(request)
     identity, (model, usual_folder) = chosen.identity, places(chosen.workload)
     check_model_path(model)
+    problem = saving_problem(chosen.workload, model)
+    if problem is not None:
+        tell(problem)
     conditions = cluster.conditions(
         ConditionsChoice(online, switch, tuple(inject)),
         identity.workers,
@@ -215,7 +219,9 @@ def train(
                 raise RetryableError([error], remedy=kept.how_to_go_on) from error
             # A run that is killed from here on continues, and saves and records the same again.
             if not record.diverged:
-                save_model(chosen.workload, record, kept, model)
+                model, earlier = save_model(chosen.workload, record, kept, model)
+                if earlier is not None:
+                    tell(f"the model of an earlier run in {model} is kept as {earlier}")
             kept.name_use()
             done = remembered(request, chosen, record, kept.use_id, model, alone_seconds)
             SideOutput("checkpoints that are no longer needed are still there; remove them", tell)(

@@ -8,20 +8,18 @@ import logging
 import math
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_type_hints
-from zipfile import ZIP_STORED, ZipFile, is_zipfile
 
 import msgspec
 import numpy as np
 
 from syncswitch.storage.errors import UserError, one_line
-from syncswitch.storage.files import OwnedFolder, check_private, put_in_place
+from syncswitch.storage.files import check_private, put_in_place
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.job.embeddings import dense_variables, thin_layers
 from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
@@ -449,83 +447,3 @@ def assign_values(model: Any, parameters: Vector, statistics: Vector) -> None:
     trained, moving = dense_variables(model), moving_variables(model)
     assign([one for _, one in trained], FlatLayout.of(trained).split(parameters))
     assign(moving, FlatLayout.of(enumerate(moving)).split(statistics))
-
-
-_SUFFIX = ".keras"
-
-
-def check_model_path(path: Path) -> None:
-    """Raises UserError if a model could not be saved there; called before its training."""
-    folder, problem = path.parent, None
-    if path.suffix != _SUFFIX:
-        problem = f"give a name that ends in {_SUFFIX}"
-    elif not folder.is_dir() or not os.access(folder, os.W_OK):
-        problem = f"{folder} is not a folder that can be written to"
-    elif path.is_dir():
-        problem = "that is a folder; give the name of a file"
-    elif path.is_file() and not is_zipfile(path):
-        problem = "that file is not a Keras model; name another one"
-    if problem is not None:
-        raise UserError(problem, parameter="output", value=str(path))
-
-
-def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:
-    """Writes a checkpoint's values as a `.keras` file, whole or not at all.
-
-    Large embeddings go from file to file; the model is never whole in memory.
-    """
-    checkpoint = read_checkpoint(checkpoint_path)
-    model = restored_model(workload, checkpoint)
-    # Values by which to find the single row of each large embedding in the file.
-    for number, layer in enumerate(thin_layers(model)):
-        layer._embeddings.assign(np.full((1, layer.output_dim), _MARK + number, np.float32))
-    with OwnedFolder(".syncswitch-model-", path.parent) as folder:
-        # Keras chooses the format by the suffix, so the temporary name keeps it.
-        temporary = folder / f"model{_SUFFIX}"
-        model.save(temporary)
-        if checkpoint.embeddings is not None:
-            _put_in(checkpoint.embeddings, temporary, folder)
-        put_in_place(temporary, path)
-
-
-_WEIGHTS = "model.weights.h5"
-# No initializer makes such a value, and no training ends with one.
-_MARK = -8_388_607.0
-
-
-def _put_in(source: EmbeddingSource, path: Path, folder: Path) -> None:
-    """Replaces the marked rows in a Keras file by whole embeddings."""
-    thin, weights = folder / "thin", folder / _WEIGHTS
-    path.rename(thin)
-    with ZipFile(thin) as archive:
-        archive.extract(_WEIGHTS, folder)
-    _fill(weights, source)
-    with ZipFile(thin) as archive, ZipFile(path, "w", ZIP_STORED) as whole:
-        for name in archive.namelist():
-            if name != _WEIGHTS:
-                whole.writestr(name, archive.read(name))
-        with weights.open("rb") as file, whole.open(_WEIGHTS, "w", force_zip64=True) as to:
-            shutil.copyfileobj(file, to)
-
-
-def _fill(weights: Path, source: EmbeddingSource) -> None:
-    import h5py
-
-    names: dict[int, str] = {}
-
-    def note(name: str, item: Any) -> None:
-        shape: tuple[int, ...] = getattr(item, "shape", ())
-        if len(shape) == 2 and shape[0] == 1:
-            number = float(item[0, 0]) - _MARK
-            if 0 <= number < len(source.layouts) and (item[()] == item[0, 0]).all():
-                names[int(number)] = name
-
-    with h5py.File(weights, "r+") as file:
-        file.visititems(note)
-        for number, layout in enumerate(source.layouts):
-            del file[names[number]]
-            file.create_dataset(names[number], (layout.rows, layout.width), np.float32)
-        for block in source.blocks(skips_initial=True):
-            if block.part == 0:
-                place = slice(block.start, block.start + len(block.values))
-                file[names[block.table]][place] = block.values

@@ -20,11 +20,10 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.optimizer import make_optimizer
+from syncswitch.trainers.model.saved import check_model_path, export_model
 from syncswitch.trainers.model.state import (
     Checkpoint,
     CheckpointManager,
-    check_model_path,
-    export_model,
     read_checkpoint,
     restored_model,
     write_checkpoint,
