@@ -276,6 +276,14 @@ def metric_name(description: str | None) -> str:
     try:
         known = json.loads(description)
         # With several outputs, the description also says which one it is for.
-        return str(known["class"]) if "class" in known else metric_name(known["metric"])
+        return shown_name(str(known["class"])) if "class" in known else metric_name(known["metric"])
     except (ValueError, KeyError):
         return ACCURACY_NAME
+
+
+_ACCURACIES = ("Accuracy", "BinaryAccuracy", "CategoricalAccuracy", "SparseCategoricalAccuracy")
+
+
+def shown_name(kind: str) -> str:
+    """Returns the name of a class of metrics for people: those that Keras calls accuracy are."""
+    return ACCURACY_NAME if kind in _ACCURACIES else kind

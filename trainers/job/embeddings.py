@@ -29,11 +29,12 @@ class ThinBuilding:
 
     thin: dict[int, Any] = field(default_factory=dict)  # built without their tables, by number
     wanted: set[int] = field(default_factory=set)  # whose table is not only looked up
-    whole: list[str] = field(default_factory=list)  # why others keep their tables
+    whole: dict[int, str] = field(default_factory=dict)  # why others keep their tables
     seen: int = 0  # number of large layers
 
 
 _BUILDING = threading.RLock()
+_USED = "the model brings values for its table, or uses it for more than looking up rows"
 
 
 @contextmanager
@@ -46,6 +47,7 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
 
     embedding, building = layers.Embedding, ThinBuilding()
     build, embeddings, call = embedding.build, embedding.embeddings, embedding.call
+    load = embedding.load_own_variables
 
     def thin_build(layer: Any, *arguments: Any, **named: Any) -> None:
         if layer.built or layer.input_dim * layer.output_dim < max(2, least_values):
@@ -55,9 +57,9 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
         building.seen += 1
         reason = _why_whole(layer)
         if reason or number in but:
-            building.whole.append(
+            building.whole[number] = (
                 f"layer {layer.name!r} has {layer.input_dim:,} rows, and each step moves all of"
-                f" them: {reason or 'the model uses its table for more than looking up rows'}"
+                f" them: {reason or _USED}"
             )
             build(layer, *arguments, **named)
             return
@@ -72,6 +74,11 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
         building.wanted |= {number for number, one in building.thin.items() if one is layer}
         return embeddings.fget(layer)
 
+    def watched_load(layer: Any, store: Any) -> None:
+        # It may be told to pass over what has another shape.
+        building.wanted |= {number for number, one in building.thin.items() if one is layer}
+        load(layer, store)
+
     def thin_call(layer: Any, inputs: Any) -> Any:
         if not is_thin(layer):
             return call(layer, inputs)
@@ -80,11 +87,12 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
 
     with _BUILDING:
         embedding.build, embedding.embeddings = thin_build, property(watched)
-        embedding.call = thin_call
+        embedding.call, embedding.load_own_variables = thin_call, watched_load
         try:
             yield building
         finally:
             embedding.build, embedding.embeddings, embedding.call = build, embeddings, call
+            embedding.load_own_variables = load
     building.wanted |= {number for number, one in building.thin.items() if not one.trainable}
 
 

@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any
 
 from syncswitch.storage.errors import Set, WorkloadError
-from syncswitch.storage.records.metric import Metric
-from syncswitch.trainers.job.embeddings import thin_embeddings
+from syncswitch.storage.records.metric import Metric, shown_name
+from syncswitch.trainers.job.embeddings import ThinBuilding, thin_embeddings
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload, users_code
 
 _LOG = logging.getLogger(__name__)
@@ -28,19 +28,47 @@ def build_model(workload: Workload) -> Any:
         return _built_model(workload)
     but: set[int] = set()
     while True:
-        with thin_embeddings(workload.least_embedding_values, but) as building:
-            try:
-                model = _built_model(workload)
-            except WorkloadError:
-                # It may have failed because there is a single row.
-                if not building.wanted:
-                    raise
-        if not building.wanted:
+        model, building, error = _thinly_built(workload, but)
+        if building.wanted:
+            but |= building.wanted
+        elif error is None:
             break
-        but |= building.wanted
-    for text in building.whole:
-        warn_once(f"workload {workload.name!r}: {text}")
+        elif not building.thin:
+            raise error
+        else:
+            but |= _with_values(workload, but, set(building.thin))
+    for number, text in building.whole.items():
+        # Keras numbers layers through, so that texts differ between builds.
+        if (workload.name, number) not in _TOLD:
+            _TOLD.add((workload.name, number))
+            _LOG.warning("workload %r: %s", workload.name, text)
     return model
+
+
+_TOLD: set[tuple[str, int]] = set()
+"""Large layers of which was told that they are moved whole, by their workload."""
+
+
+def _thinly_built(
+    workload: Workload, but: set[int]
+) -> tuple[Any, ThinBuilding, WorkloadError | None]:
+    with thin_embeddings(workload.least_embedding_values or 0, but) as building:
+        try:
+            return _built_model(workload), building, None
+        except WorkloadError as error:
+            return None, building, error
+
+
+def _with_values(workload: Workload, but: set[int], thin: set[int]) -> set[int]:
+    """Finds the layers for whose whole tables a model brings values, which fails with single rows.
+
+    All of them if it fails for another reason, too, which is then said.
+    """
+    if len(thin) == 1:
+        return thin
+    builds = {one: _thinly_built(workload, but | (thin - {one})) for one in sorted(thin)}
+    failed = {one for one, (_, building, error) in builds.items() if error or building.wanted}
+    return failed or thin
 
 
 @cache
@@ -110,6 +138,8 @@ def check_optimizer(optimizer: Any, whose: str) -> None:
         optimizer._learning_rate, optimizers.schedules.LearningRateSchedule
     ):
         problem = "whose learning rate is a function; give a number or a Keras schedule"
+    elif not re.fullmatch(r"[A-Za-z0-9.][\w.\\/>-]*", str(optimizer.name), re.ASCII):
+        problem = f"called {optimizer.name!r}; give letters, digits and _ alone"
     if problem is not None:
         raise WorkloadError(f"{whose}: the optimizer is a {type(optimizer).__name__}, {problem}")
 
@@ -366,7 +396,6 @@ def decided_by(workload: Workload) -> Metric:
     if built is None:
         return Metric()
     name = LOSS_METRIC if workload.metric == LOSS_METRIC else metric_class(built)
-    given = _given_name(built)
     kind = next((one for one in type(built).__mro__ if one.__module__.startswith("keras.")), None)
     keras_name = name if kind is None else kind.__name__
     is_down = getattr(built, "_direction", None) == "down" or keras_name in _FALSE
@@ -379,9 +408,8 @@ def decided_by(workload: Workload) -> Metric:
     limits = workload.metric_range or usual
     # As a database returns them: the fingerprint distinguishes 1 from 1.0.
     lowest, highest = (None if one is None else float(one) for one in limits)
-    return Metric(
-        given or name, goal, workload.metric_unit or _UNITS.get(keras_name), lowest, highest
-    )
+    unit = workload.metric_unit or _UNITS.get(keras_name)
+    return Metric(shown_name(name), goal, unit, lowest, highest)
 
 
 def metric_class(built: Any) -> str:
@@ -390,16 +418,6 @@ def metric_class(built: Any) -> str:
 
     is_function = type(built) is keras.metrics.MeanMetricWrapper
     return str(built.name) if is_function else type(built).__name__
-
-
-def _given_name(built: Any) -> str | None:
-    """Returns the name that a user gave a metric; None if it goes by its class."""
-    settings = inspect.signature(type(built).__init__).parameters.get("name")
-    if settings is not None and built.name == settings.default:
-        return None
-    # Keras makes one of the class, and numbers them through.
-    plain = re.sub(r"_\d+$", "", built.name).replace("_", "").lower()
-    return None if plain == type(built).__name__.lower() else str(built.name)
 
 
 def further_workloads(workload: Workload) -> dict[str, Workload]:

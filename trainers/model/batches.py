@@ -172,8 +172,11 @@ def check_labels(workload: Workload, data: AnyData, loss: Any, model: Any) -> No
     # A sum needs no memory, and is not finite where one value is not.
     is_number = isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f"
     if is_number and not np.isfinite(inputs.sum()) and (missing := int(np.isnan(inputs).sum())):
+        are = "1 value of train_inputs is"
+        if missing > 1:
+            are = f"{missing:,} values of train_inputs are"
         warn_once(
-            f"workload {workload.name!r}: {missing:,} values of train_inputs are NaN, and a run"
+            f"workload {workload.name!r}: {are} NaN, and a run"
             " diverges unless the model takes them out; fill them in, such as with np.nan_to_num"
         )
 
@@ -186,8 +189,9 @@ def _problems(labels: Array, said: Any, loss: Any, shape: tuple[Any, ...]) -> It
         )
         return
     if labels.dtype.kind == "f" and np.isnan(labels).any():
-        count = np.isnan(labels).sum()
-        yield f"{count:,} labels are NaN, and so would be every loss; leave these examples out"
+        count = int(np.isnan(labels).sum())
+        are = "1 label is" if count == 1 else f"{count:,} labels are"
+        yield f"{are} NaN, and so would be every loss; leave out such examples"
     name = (said if isinstance(said, str) else type(loss).__name__).replace("_", "").lower()
     classes = shape[-1] if shape else None
     if classes is None or classes < 2:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from syncswitch.storage.errors import SyncSwitchError, one_line
 from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers, has_accuracy
@@ -173,7 +174,18 @@ class ModelTester:
                 loss = total_loss(self._function.outputs.loss(labels, outputs), losses)
                 metric.add(loss, outputs)
             elif told is not None:
-                metric.update_state(told.labels, told.outputs, sample_weight=told.weights)
+                self._tell(metric, told)
+
+    def _tell(self, metric: Any, told: Any) -> None:
+        try:
+            metric.update_state(told.labels, told.outputs, sample_weight=told.weights)
+        except SyncSwitchError:
+            raise
+        except Exception as error:
+            problem = f"the metric {metric.name!r} failed with {one_line(error)}"
+            if "scope name" in str(error):
+                problem = f"the metric is called {metric.name!r}; give letters, digits and _ alone"
+            raise self._workload.error(problem) from error
 
     def _wanted_rows(self) -> list[Ids]:
         embeddings = self._function.embeddings

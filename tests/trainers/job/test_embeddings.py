@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.embeddings import Lookups, embeddings_of, thin_layers
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import build_model
@@ -84,7 +87,25 @@ def frozen_model() -> Any:
     return model
 
 
+def filled_model(how: str) -> Any:
+    """A model that brings values for its table, in the ways in which users do it."""
+    values = np.random.default_rng(1).normal(size=(USERS, WIDTH)).astype("float32")
+    if how == "weights":
+        return model_with(weights=[values])
+    model = model_with()
+    table = model.get_layer("table")
+    if how == "set_weights":
+        table.set_weights([values])
+    elif how == "all weights":
+        model.set_weights([values, *model.get_weights()[1:]])
+    elif how == "_embeddings":
+        table._embeddings.assign(values)
+    return model
+
+
 UNCUT = {
+    **{how: partial(filled_model, how) for how in ("weights", "set_weights", "all weights")},
+    "assigned": partial(filled_model, "_embeddings"),
     "tied": tied_model,
     "frozen": frozen_model,
     "regularized": lambda: model_with(embeddings_regularizer="l2"),
@@ -93,6 +114,36 @@ UNCUT = {
     "untrained": lambda: model_with(trainable=False),
     "initializer": lambda: model_with(embeddings_initializer="glorot_uniform"),
 }
+
+
+def test_only_the_table_with_values_is_moved_whole(
+    keras: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is found among others, also where a file is read that may have another shape."""
+    layers, path = keras.layers, tmp_path / "some.weights.h5"
+
+    def two(how: str) -> Any:
+        inputs = keras.Input((3,), dtype="int64")
+        one, other = layers.Embedding(USERS, WIDTH), layers.Embedding(USERS, WIDTH, name="other")
+        both = layers.Add()([one(inputs), other(inputs)])
+        model = keras.Model(inputs, layers.Dense(2)(layers.Flatten()(both)))
+        if how == "set":
+            other.set_weights([np.ones((USERS, WIDTH))])
+        elif how == "loaded":
+            model.load_weights(path, skip_mismatch=True)
+        elif how == "wrong":
+            raise ValueError("of another kind")
+        return model
+
+    def built(how: str) -> Any:
+        return build_model(replace(CLICKS, name=how, model=lambda: two(how)))
+
+    two("as it is").save_weights(path)
+    (thin,) = embeddings_of(built("set"))
+    assert thin.layer != "other"
+    assert embeddings_of(built("loaded")) == ()
+    with pytest.raises(WorkloadError, match=r"model\(\) failed with ValueError: of another kind"):
+        built("wrong")
 
 
 def test_what_cannot_be_cut_into_rows_stays_whole(

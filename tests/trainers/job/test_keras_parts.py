@@ -50,6 +50,7 @@ def test_what_is_no_such_part_is_refused_in_one_line(keras: Any, said: Said) -> 
         (build_optimizer, "optimizer", lambda of: lambda: scaling(of)),
         (build_optimizer, "optimizer", lambda _: lambda: 3),
         (build_optimizer, "optimizer", "adam"),
+        (build_optimizer, "optimizer", lambda of: lambda: of.optimizers.SGD(name="my own")),
         (build_optimizer, "optimizer", lambda of: of.optimizers.Adam()),
         (build_metric, "metric", lambda of: of.metrics.AUC()),
         (build_schedule, "learning_rate", lambda of: lambda: nameless(of)),
@@ -98,6 +99,7 @@ def right(labels: Any, _: Any) -> Any:
         ({"metric": "AUC"}, Metric("AUC", "max", None, 0.0, 1.0)),
         ({"metric": "R2Score"}, Metric("R2Score", "max", None, None, 1.0)),
         ({"metric": "FalsePositives"}, Metric("FalsePositives", "min", None, 0.0, None)),
+        ({"metric": "SparseCategoricalAccuracy"}, Metric()),
         ({"metric": "loss"}, Metric("loss", "min", None, None, None)),
         (
             {"metric": "mae", "metric_unit": "km", "metric_range": (0, 500)},
@@ -115,6 +117,8 @@ def test_a_metric_of_its_own_is_a_share_unless_the_workload_says_otherwise(keras
     assert decided_by(own) == Metric("right")
     assert decided_by(replace(own, metric_goal="min")) == Metric("right", "min", None, None, None)
     assert workload_identity(own, 2, "bsp", "asp").decided_by.name == "right"
+    named = replace(own, metric=lambda: keras.metrics.BinaryAccuracy(name="accuracy"))
+    assert workload_identity(named, 2, "bsp", "asp").decided_by == Metric()
 
 
 @pytest.mark.parametrize(("metric", "name"), [("mae", "MeanAbsoluteError"), ("loss", "loss")])

@@ -97,6 +97,10 @@ def test_what_is_no_metric_or_no_share_is_refused(keras: Any, said: Said) -> Non
         {"further_metrics": ("nothing",)},
         {"further_metrics": (several_values,)},
         {"metric": lambda: "accuracy"},
+        # Their variables are made by the first batch.
+        {"metric": lambda: metrics.R2Score(name="my r2")},
+        {"further_metrics": (lambda: metrics.F1Score(name="my f1"),)},
+        {"metric": lambda: metrics.MeanIoU(num_classes=0, name="iou")},
         {"metric": several_values},
         *({"metric": lambda value=value: constant(value)} for value in (3.77e18, -0.5, 1.1)),
         # Without a metric: values of one output, and those of an autoencoder, say.
