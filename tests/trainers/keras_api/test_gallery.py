@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syncswitch.storage.records.trial import TrialSpec
 from tests.trainers.keras_api.gallery import GALLERY
 
 
@@ -38,3 +39,30 @@ def test_a_script_trains_by_fit(keras: Any, name: str) -> None:
     after = record.model.get_weights()
     assert not before or any((one != other).any() for one, other in zip(before, after, strict=True))
     assert all(np.isfinite(one).all() for one in after)
+
+
+_CALLBACKS_OF_FIT = ("EarlyStopping", "TextGenerator")
+
+
+@pytest.mark.parametrize("name", ["text_transformer", "structured_data", "collaborative_filtering"])
+def test_a_script_makes_a_workload(keras: Any, name: str) -> None:
+    """Their own layers have no `get_config`, so the model comes from a function."""
+    from syncswitch.trainers import from_compiled
+    from syncswitch.trainers.simulated.profile import load_profile
+    from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+
+    def fit(model: Any, *data: Any, **arguments: Any) -> Any:
+        kept = [
+            one
+            for one in arguments.pop("callbacks", ())
+            if type(one).__name__ not in _CALLBACKS_OF_FIT
+        ]
+        return from_compiled(lambda: model, *data, callbacks=kept, name=name, **arguments)
+
+    workload = GALLERY[name](fit)
+    profile = load_profile("uniform")
+    spec = TrialSpec(simulated_identity(workload, 2, ("bsp", "asp"), profile), 50.0, 1)
+    with SimulatedTrainer(workload, 2, profile) as trainer:
+        record = trainer.train(spec)
+    assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
+    assert not record.diverged
