@@ -58,8 +58,11 @@ class SimulatedCluster(ClusterChoice):
         find_module(reference)
         # Before the user's module, which may import TensorFlow and make it write warnings.
         import syncswitch.trainers.model.tensorflow_api  # noqa: F401
+        from syncswitch.trainers.run.callbacks import check_callbacks
 
-        return load_workload(reference)
+        workload = load_workload(reference)
+        check_callbacks(workload)
+        return workload
 
     @override
     def identity(

@@ -25,6 +25,9 @@ def load_local_workload(reference: str, workers: int) -> Workload:
     find_module(reference)
     # Before the user's module, which may build tensors while it is imported.
     from syncswitch.trainers.model.tensorflow_api import prepare_for_threads
+    from syncswitch.trainers.run.callbacks import check_callbacks
 
     prepare_for_threads(workers)
-    return load_workload(reference)
+    workload = load_workload(reference)
+    check_callbacks(workload)
+    return workload

@@ -105,6 +105,17 @@ def usable_callbacks(callbacks: Iterable[Any], whose: str, *, has_model: bool = 
     return [one for one in callbacks if type(one).__name__ not in _DONE_ANYWAY]
 
 
+def check_callbacks(workload: Workload) -> None:
+    """Raises WorkloadError where a callback cannot be used, before data and model are built."""
+    if workload.callbacks is not None:
+        _built_callbacks(workload, has_model=False)
+
+
+def _built_callbacks(workload: Workload, *, has_model: bool) -> list[Any]:
+    built = built_part(workload, "callbacks", (list, tuple), "return a list of Keras callbacks")
+    return usable_callbacks(built, f"workload {workload.name!r}", has_model=has_model)
+
+
 def logged_name(workload: Workload) -> str:
     """Returns the name of the metric as in the logs of `fit`, without `val_`."""
     name, output = workload.metric, workload.metric_output
@@ -127,8 +138,7 @@ def keras_callbacks(
     if workload.callbacks is None:
         yield observer
         return
-    built = built_part(workload, "callbacks", (list, tuple), "return a list of Keras callbacks")
-    usable = usable_callbacks(built, f"workload {workload.name!r}", has_model=shown is not None)
+    usable = _built_callbacks(workload, has_model=shown is not None)
     telling = _Telling(observer, workload, spec, usable, shown)
     yield telling
     telling.end()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +150,26 @@ def test_what_cannot_be_used_is_said_in_one_line(keras: Any) -> None:
         with pytest.raises(WorkloadError, match=expected) as error:
             tell(workload, [4])
         assert "\n" not in str(error.value)
+
+
+def test_a_callback_is_refused_before_data_and_model_are_built(tmp_path: Path) -> None:
+    from syncswitch.trainers.cluster.local import load_local_workload
+
+    (tmp_path / "stopping.py").write_text(
+        """from keras.callbacks import EarlyStopping
+from syncswitch.trainers import Workload
+
+def never():
+    raise AssertionError("built")
+
+def callbacks():
+    return [EarlyStopping()]
+
+workload = Workload("stopping", never, never, "none", 8, 4, 0.1, 4, callbacks=callbacks)
+"""
+    )
+    with pytest.raises(WorkloadError, match="callback EarlyStopping cannot be used here"):
+        load_local_workload(f"{tmp_path}/stopping.py:workload", 2)
 
 
 @pytest.mark.parametrize("hook", ["on_test_end", "on_epoch_end", "on_train_end"])
