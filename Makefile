@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test tests coverage test-random test-kinds test-light lint dev docs pictures papers \
 	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
-	benchmark-learning benchmark-which-one benchmark-commands benchmark-guard \
+	benchmark-learning benchmark-which-one benchmark-panel benchmark-commands benchmark-guard \
 	benchmark-trust-live benchmark-parallel benchmark-failures foreign clean
 
 SIMULATED := --trainer simulated --profile sync-switch-resnet32
@@ -99,6 +99,9 @@ benchmark-learning: $(INSTALLED)  ## What guard, revision and learning from each
 
 benchmark-which-one: $(INSTALLED)  ## All ways of training and of searching in one table: hours, goes on when cut.
 	$(BIN)/python -m benchmarks.which_one
+
+benchmark-panel: $(INSTALLED)  ## Jobs as people bring them, most with Adam: hours, goes on when cut.
+	$(BIN)/python -m benchmarks.panel --file panel.jsonl
 
 benchmark-commands: $(INSTALLED)  ## Are the shares true that are stated of training commands: minutes.
 	$(BIN)/python -m benchmarks.command_jobs

@@ -1,7 +1,7 @@
 """The panel of jobs: what a switch to ASP costs each of them, and what BSP's own rate does.
 
     python -m benchmarks.panel [--jobs gpt rings ...] [--percents 25 6.25 0] [--seeds 10]
-        [--scalings 3 1] [--file panel.jsonl]
+        [--scalings 3 1] [--worker-steps N] [--file panel.jsonl]
 
 Simulated with the profile of the paper's cluster, without a guard. A run keeps the accuracy if it
 ends at most 0.01 (in its metric) below the mean of BSP. With `--scalings` BSP trains with other
@@ -81,7 +81,13 @@ def row(name: str, way: str, runs: Sequence[Training], base: Sequence[Training])
 
 def main() -> None:
     options = parser(
-        __doc__, jobs=list(JOBS), percents=[25.0, 6.25, 0.0], seeds=10, scalings=[0], file=Path
+        __doc__,
+        jobs=list(JOBS),
+        percents=[25.0, 6.25, 0.0],
+        seeds=10,
+        scalings=[0],
+        worker_steps=int,
+        file=Path,
     )
     given = options.parse_args()
     recorded = Recorded(given.file)
@@ -89,6 +95,11 @@ def main() -> None:
     with at_most(24 * 3600), kept_for_the_next():
         for name in given.jobs:
             job = JOBS[name]
+            if steps := given.worker_steps:
+                shorter = replace(
+                    job.workload, total_worker_steps=steps, evaluation_interval_worker_steps=steps
+                )
+                job = job._replace(workload=shorter)
             base, *switched = trained(
                 job, [BASELINE_PERCENT, *given.percents], given.seeds, recorded
             )

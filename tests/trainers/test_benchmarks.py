@@ -19,6 +19,7 @@ import pytest
 from benchmarks import (
     choices,
     detector,
+    panel,
     protocols,
     scale,
     scale_rows,
@@ -33,6 +34,7 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.embeddings import embeddings_of
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.loading import load_workload
+from syncswitch.trainers.model.function import ModelFunction
 from tests.trainers.cluster.launchers import all_gone
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +140,27 @@ def test_the_second_phase(play: Play) -> None:
     out = play(second_phase, "--jobs", job, "--cluster", "threads", *length)
     rules = [out.count(f"│ {job} │ {rule} ") for rule in ("-", "own", "same")]
     assert (rules, out.count(" of 1 ")) == ([1, 1, 1], 3)
+
+
+def test_the_panel(play: Play, tmp_path: Path) -> None:
+    file = tmp_path / "panel.jsonl"
+    given = ("--jobs", "rings", "--percents", 50, "--scalings", 3, "--seeds", 1, "--file", file)
+    out = play(panel, *given, "--worker-steps", 32)
+    assert [out.count(f"│ rings │ {way} ") for way in ("BSP", "50 %", "BSP, rate x 3")] == [1, 1, 1]
+    keys = [json.loads(line)["key"].split() for line in file.read_text().splitlines() if line]
+    assert [(name, percent) for name, _, percent, _ in keys] == [
+        ("rings", "100"),
+        ("rings", "50"),
+        ("rings", "100"),
+    ]
+    assert play(panel, *given, "--worker-steps", 32) == out
+
+
+def test_every_job_of_the_panel_has_data_for_its_model() -> None:
+    # Pictures of clothes come from a package of Debian's.
+    for name in sorted(name for name in panel.JOBS if "clothes" not in name):
+        workload = panel.JOBS[name].workload
+        assert ModelFunction(workload, workload.load_data()).parameters.size > 1000, name
 
 
 @pytest.mark.slow
