@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import OWN_RULES, WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, WorkloadIdentity, protocol_text
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -26,6 +26,8 @@ LEARNT = "learning-"
 # a threshold a guard sees little, so the switch is later.
 _OWN = 6.25, Promise(0.992, 0.823, 0.871, 0.924, 0.3788)
 _OWN_WITHOUT_THRESHOLD = 12.5, Promise(0.9999, 0.855, 0.862, 0.924, 0.3982)
+_OWN_OPTIMIZER = 25.0, Promise(1.0, 0.790, 0.813, 0.865, 0.5182)
+_OWN_OPTIMIZER_WITHOUT_THRESHOLD = 25.0, Promise(1.0, 0.790, 0.795, 0.865, 0.4925)
 _ANY = 50.0, Promise(0.950, 0.792, 0.892, 0.947, 0.7054)
 _ANY_WITHOUT_THRESHOLD = 75.0, Promise(0.9999, 0.865, 0.891, 0.947, 0.8351)
 
@@ -51,8 +53,10 @@ def unmeasured_policy(
         raise UserError(f"switch_at is {switch_percent:g}: give a percent from 0 to 100")
     threshold = identity.decided_by.usual_threshold
     expected = _ANY if threshold else _ANY_WITHOUT_THRESHOLD
-    if identity.momentum_after_switch in OWN_RULES:
+    if identity.momentum_after_switch == OWN_MOMENTUM:
         expected = _OWN if threshold else _OWN_WITHOUT_THRESHOLD
+    elif identity.momentum_after_switch == OWN_OPTIMIZER:
+        expected = _OWN_OPTIMIZER if threshold else _OWN_OPTIMIZER_WITHOUT_THRESHOLD
     usual, promise = expected
     is_usual = switch_percent in (None, usual)
     return TimingPolicy(
