@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from syncswitch.storage.policies.unmeasured import RECORDED
+from syncswitch.storage.policies.unmeasured import recorded_jobs_text
 from syncswitch.storage.records.job import RunConditions, protocol_label, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -71,14 +71,16 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def other_jobs_text(own_jobs: int, names: Iterable[str] = ()) -> str:
+def other_jobs_text(own_jobs: int, rule: str | None, names: Iterable[str] = ()) -> str:
     """The jobs that a first belief rests on, for example `7 recorded jobs and 1 job of this ...`.
+
+    `rule` is that of the second phase.
 
     The recorded ones may have names.
     """
     named = f" ({'; '.join(names)})" if names else ""
     own = f" and {counted(own_jobs, 'job')} of this database" if own_jobs else ""
-    return f"{RECORDED} recorded jobs{named}{own}"
+    return f"{recorded_jobs_text(rule)}{named}{own}"
 
 
 def accuracy_interval(

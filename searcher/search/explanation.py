@@ -23,6 +23,7 @@ from syncswitch.searcher.words import (
     percent_text,
     sentence,
 )
+from syncswitch.storage.records.job import OWN_OPTIMIZER
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
@@ -199,14 +200,18 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
 
 
 def _bearing_text(why: Explanation, first: str) -> str:
-    from syncswitch.searcher.strategies.adaptive.guesses import RECORDED_JOBS
+    from syncswitch.searcher.strategies.adaptive.guesses import PANEL_JOBS, RECORDED_JOBS
+    from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 
+    strategy = why.strategy
+    has_optimizers = isinstance(strategy, AdaptiveStrategy) and strategy.owns_optimizer
+    rule, names = (OWN_OPTIMIZER, PANEL_JOBS) if has_optimizers else (None, RECORDED_JOBS)
     shares = ", ".join(
         f"{_percent(share)} at {percent_text(percent)}"
         for percent, share in why.bearing
         if percent < BASELINE_PERCENT
     )
-    jobs = other_jobs_text(why.own_jobs, RECORDED_JOBS)
+    jobs = other_jobs_text(why.own_jobs, rule, names)
     return (
         f"Jobs that keep the accuracy nearly as often as with {first} alone, as expected before the"
         f" first run from {jobs}: {shares}."

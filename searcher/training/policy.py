@@ -400,7 +400,7 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
             threshold=threshold,
         ),
         "what was trained after it" if planned.goes_back else "all that was trained until then",
-        jobs=other_jobs_text(planned.own_jobs),
+        jobs=other_jobs_text(planned.own_jobs, identity.momentum_after_switch),
         has_runs=planned.policy is not None,
         span="this run" if left == 1 else f"the {left:,} runs to come",
     )

@@ -9,13 +9,21 @@ from datetime import datetime, timezone
 
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import (
+    OWN_MOMENTUM,
+    OWN_OPTIMIZER,
+    WorkloadIdentity,
+    protocol_text,
+)
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 RECORDED = 7
 """How many recorded jobs the expectations rest on, beside a user's own."""
+
+PANEL = 14
+"""How many of them where each worker has an optimizer of Keras of its own."""
 
 LEARNT = "learning-"
 """Prefix of the studies of policies that no search found."""
@@ -97,6 +105,11 @@ def watched_metric(name: str, goal: str | None) -> Metric:
     if goal not in GOALS:
         raise UserError(f"metric_goal is {goal!r}: give one of {', '.join(GOALS)}")
     return Metric(name or "metric", goal, lowest=None, highest=None)
+
+
+def recorded_jobs_text(momentum_after_switch: str | None) -> str:
+    """The recorded jobs that the expectations rest on with this rule of the second phase."""
+    return f"{PANEL if momentum_after_switch == OWN_OPTIMIZER else RECORDED} recorded jobs"
 
 
 def unmeasured_text(

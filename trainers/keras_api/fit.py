@@ -20,6 +20,7 @@ from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.policies.unmeasured import (
     check_one_says_when,
+    recorded_jobs_text,
     unmeasured_policy,
     unmeasured_text,
 )
@@ -156,7 +157,8 @@ def fit(
         policy = unmeasured_policy(identity, switch_at)
         if guard and switch_at is None:
             lost = "what was trained after it, and its state is kept in a file until then"
-            _LOG.warning("this run %s", unmeasured_text(policy, lost))
+            jobs = recorded_jobs_text(identity.momentum_after_switch)
+            _LOG.warning("this run %s", unmeasured_text(policy, lost, jobs=jobs))
     band = band_for(policy, measured or identity, identity) if guard else None
     if band is None and (warning := unguarded_warning(policy)) is not None:
         _LOG.warning(warning)

@@ -36,6 +36,16 @@ RECORDED_JOBS = (
 )
 """The jobs that the first guesses come from, by what they learn."""
 
+PANEL_JOBS = (
+    "three small transformers of text and one of pictures",
+    "two language models",
+    "convolutions on 4 and 16 workers",
+    "a recurrent network",
+    "plain networks on 4, 8 and 16, two of them regressions",
+    "embeddings on 4",
+)
+"""Those with optimizers of Keras."""
+
 _BEARS_POINTS = 0.05
 
 
