@@ -30,7 +30,7 @@ OWN_MOMENTUM = "own"
 """The rule of the second protocol with which each worker keeps its own momentum."""
 
 OWN_OPTIMIZER = "own-optimizer"
-"""The same for the optimizers of Keras: each worker has one of its own, and steers its rate."""
+"""The same for Adam and its like: each worker has an optimizer of its own, and steers its rate."""
 
 OWN_RULES = frozenset({OWN_MOMENTUM, OWN_OPTIMIZER})
 """The rules with which workers share parameters alone."""

@@ -109,7 +109,8 @@ def momentum_rule(workload: Workload, second_protocol: str) -> str:
         return variant
     if not _is_push(second_protocol) or _shared_option(workload) is not None:
         return "same"
-    return OWN_MOMENTUM if workload.optimizer is None else OWN_OPTIMIZER
+    is_sgd = workload.optimizer is None or not is_adaptive(build_optimizer(workload))
+    return OWN_MOMENTUM if is_sgd else OWN_OPTIMIZER
 
 
 WARM_UP = 0.0625

@@ -265,4 +265,6 @@ def test_a_model_without_room_is_saved_later(
     assert again.exit_code == 0, again.output
     assert old.read_bytes() != before
     assert is_zipfile(old)
+    assert (disk.path / "m-1.keras").read_bytes() == before
+    assert f"an earlier run in {old} is kept as {disk.path / 'm-1.keras'}" in again.stderr
     assert (counted(places), Path(folder).exists()) == (1, False)

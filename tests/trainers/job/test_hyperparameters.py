@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.storage.records.job import OWN_OPTIMIZER
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import (
     Configuration,
@@ -238,6 +238,7 @@ def test_what_is_no_schedule_is_refused_in_one_line(keras: Any, said: Said) -> N
     ("kind", "settings", "words"),
     [
         ("Adam", {}, None),
+        ("SGD", {"momentum": 0.9}, None),
         ("Adam", {"use_ema": True}, "the optimizer has use_ema, so all workers share"),
         ("Adam", {"gradient_accumulation_steps": 3}, "the optimizer has gradient_accumulation_st"),
         ("Ftrl", {}, "the optimizer has the rule of Ftrl, so all workers share its variables"),
@@ -249,7 +250,9 @@ def test_optimizers_that_workers_cannot_have_to_themselves_are_shared_and_it_is_
     optimizer = of_keras(kind, **settings)
     job = replace(CONSTANT, name=f"shared {kind} {settings}", optimizer=optimizer)
     spec = spec_of(job, 2, 50.0)
-    assert spec.identity.momentum_after_switch == (OWN_OPTIMIZER if words is None else "same")
+    assert spec.identity.momentum_after_switch == (
+        "same" if words else OWN_MOMENTUM if kind == "SGD" else OWN_OPTIMIZER
+    )
     for one in (job, job, replace(job, momentum_after_switch="same")):
         Configuration(one, spec_of(one, 2, 50.0), 64, rate_function(one))
     # Pushes that are not applied one by one have nothing to lose.
