@@ -65,7 +65,7 @@ def fit(
     record says so.
 
     Without a policy it switches from BSP to ASP where the first training of a workload does, at
-    6.25 % where each worker keeps its own momentum and the metric is an accuracy. It is
+    25 % with Adam and its like, and at 6.25 % with SGD where the metric is an accuracy. It is
     compared with its own evaluations, and a warning says what to expect, and what is not known.
 
     The training starts from the model's present values, and leaves the trained ones in it. One that
