@@ -211,14 +211,14 @@ def _own_optimizer(u: Floats) -> Floats:
     u[1] = u[1] * 0.5
     u[2] = _SMALL_LOSSES * u[2]
     u[4] = 1 - np.sqrt(1 - u[4])
-    u[5] = ndtr(0.9 + 1.7 * ndtri(u[5]))
+    u[5] = ndtr(1.1 + 1.8 * ndtri(u[5]))
     u[7] = np.interp(u[7], [0, 0.9, 1], [0, 0.3, 1])
     u[10] = np.interp(u[10], [0, _EVERYWHERE, 1], [0, 0.2, 1])
     u[11] = np.interp(u[11], [0, _WITHOUT_DIPS, 1], [0, 0.7, 1])
     return u
 
 
-_HARMLESS_OPTIMIZERS = 0.65
+_HARMLESS_OPTIMIZERS = 0.6
 _SMALL_LOSSES = 0.4
 
 _NOISY = 1.645  # standard deviations of usual jobs beyond which a job scatters much more
