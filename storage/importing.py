@@ -26,12 +26,19 @@ from pydantic import (
 from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import RecordingError
+from syncswitch.storage.errors import FatalError, RecordingError
 from syncswitch.storage.files import check_plain_file
 from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
-from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialState
+from syncswitch.storage.records.possible import LENGTH_TOLERANCE, check_run
+from syncswitch.storage.records.trial import (
+    Evaluation,
+    PhaseRecord,
+    TrialRecord,
+    TrialSpec,
+    TrialState,
+)
 from syncswitch.storage.tables.base import add_rows
 from syncswitch.storage.tables.trials import EVALUATIONS, PHASES, TRIALS
 from syncswitch.storage.trials.evaluations import add_evaluations, record_target
@@ -43,8 +50,6 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 30
 # The largest number up to which floats count exactly; no job gets there.
 _LARGEST_STEP = 2**53
-# A run that ends before W by more stopped early; one that ends beyond by more is not of this job.
-_LENGTH_TOLERANCE = 0.02
 # Runs per transaction: enough that commits cost little, so few that others can write in between.
 _BATCH_RUNS = 200
 # A run that is there already is another one if it differs in these.
@@ -275,11 +280,41 @@ def _run(path: Path, given: Mapping[Any, Any], rows: Sequence[_Test]) -> Importe
     if run.first_protocol == run.second_protocol:
         both = f"both protocols are {run.first_protocol}"
         raise _fault(path, place, both, "two different ones")
-    return ImportedRun(
+    imported = ImportedRun(
         source=f"{run.workload}/{run.run}",
         identity=nested(WorkloadIdentity, {"name": run.workload, **run.model_dump()}),
         **run.model_dump(include=_OF_RUNS),
         **_measured(path, place, run, rows),
+    )
+    try:
+        if imported.evaluations:
+            check_run(_record_of(imported))
+    except FatalError as error:
+        who = f"run {run.run} of {run.workload}: {''.join(map(str, error.what))}"
+        raise _fault(path, place, who, error.allowed or "what a training can measure") from error
+    return imported
+
+
+def _record_of(run: ImportedRun) -> TrialRecord:
+    """Returns a measured run as one that was made here, to be held to the same."""
+    assert run.started_at is not None
+    assert run.ended_at is not None
+    assert run.final_accuracy is not None
+    return TrialRecord(
+        spec=TrialSpec(run.identity, run.switch_percent, seed=0, replicate=run.replicate),
+        worker_steps=run.worker_steps,
+        evaluations=run.evaluations,
+        phases=run.phases,
+        converged_accuracy=run.final_accuracy,
+        converged=bool(run.converged),
+        diverged=run.diverged,
+        stopped_early=bool(run.stopped_early),
+        training_seconds=run.training_seconds or 0.0,
+        inherited_seconds=0.0,
+        switch_overhead_seconds=run.switch_overhead_seconds or 0.0,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        host="",
     )
 
 
@@ -311,7 +346,7 @@ def _measured(path: Path, place: Any, run: _Run, rows: Sequence[_Test]) -> dict[
     W = run.total_worker_steps
     if not total_seconds > 0.0:
         raise _fault(path, place, f"{who} took {total_seconds:g} s", "more than 0 s of training")
-    if worker_steps > W * (1.0 + _LENGTH_TOLERANCE) + run.workers:
+    if worker_steps > W * (1.0 + LENGTH_TOLERANCE) + run.workers:
         raise _fault(path, place, f"{who} ends at worker-step {worker_steps}", f"{W} and less")
     return {
         "worker_steps": worker_steps,
@@ -321,7 +356,7 @@ def _measured(path: Path, place: Any, run: _Run, rows: Sequence[_Test]) -> dict[
         # The decays of an imported job are not known.
         "converged": len(tests) == len(rows)
         and is_converged(evaluations, last_decay_worker_step=0),
-        "stopped_early": worker_steps < W * (1.0 - _LENGTH_TOLERANCE),
+        "stopped_early": worker_steps < W * (1.0 - LENGTH_TOLERANCE),
         "training_seconds": total_seconds,
         "switch_overhead_seconds": run.switch_overhead_seconds,
         "started_at": started_at,

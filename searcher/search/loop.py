@@ -35,6 +35,7 @@ from syncswitch.storage.errors import (
     reason_of,
 )
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.possible import check_run
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
 from syncswitch.trainers.run.tensorboard import logged
@@ -221,10 +222,10 @@ class TrialLoop(ABC, Generic[_Answer]):
         self.reporter.on_run(trial)
         try:
             record, is_cancelled = self._trained(claim, trial, trainer)
-            _check(record)
             if is_cancelled:
                 self.store.cancel(self.study_name, claim.number, record, CANCELLED)
             else:
+                _check(record)
                 plateau = self._plateau_accuracy(record, claim.state.measured_strategy)
                 self.store.complete(self.study_name, claim.number, record, plateau)
         except BaseException as error:
@@ -319,14 +320,10 @@ class TrialLoop(ABC, Generic[_Answer]):
 
 
 def _check(record: TrialRecord) -> None:
-    # Optuna turns a NaN into a failed trial, which would be made again for ever.
-    metric = record.spec.identity.decided_by
-    evaluated = [evaluation.accuracy for evaluation in record.evaluations]
-    # One that diverged before its first evaluation has none.
-    measured = [] if record.diverged and not evaluated else [record.converged_accuracy]
-    for accuracy in (*measured, *evaluated):
-        if not metric.is_possible(accuracy):
-            raise FatalError(
-                f"the trainer reported {metric.name} {metric.value(accuracy):.6g}, which is not"
-                f" {metric.range_text}; check the metric of the workload"
-            )
+    try:
+        check_run(record)
+    except FatalError as error:
+        raise FatalError(
+            ("the trainer reported an impossible run: ", error),
+            remedy="check the metric and the times that the workload reports",
+        ) from error

@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 from datetime import datetime, timezone
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
+from syncswitch.storage.records.possible import check_use
 from syncswitch.storage.tables.policies import POLICIES
-from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
+from syncswitch.storage.tables.trials import SEARCHES, TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import record_target
 from syncswitch.storage.trials.store import TrialStore, add_parts, result_values
-from syncswitch.storage.trials.values import StoredTrial, check_times, condition_values
+from syncswitch.storage.trials.values import StoredTrial, condition_values
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 from syncswitch.storage.uses.summary import UseSummary, use_summary
 
@@ -28,7 +29,7 @@ def record_use(
 
     Raises PolicyError if the database lacks its policy, FatalError if a value is impossible.
     """
-    check_times(use.record)
+    check_use(use)
     return database.write(
         lambda connection: _add(connection, use), patience_seconds=patience_seconds
     )
@@ -59,6 +60,7 @@ def _add(connection: Connection, use: PolicyUse) -> bool:
             f" {use.created_at} is not in this database",
             remedy="import the policy first",
         )
+    _check_version(connection, use)
     spec = use.record.spec
     values = {
         "use_id": use.use_id,
@@ -77,6 +79,20 @@ def _add(connection: Connection, use: PolicyUse) -> bool:
     if policy.target_accuracy is not None:
         record_target(connection, TRIALS.c.trial_id == trial_id, policy.target_accuracy)
     return True
+
+
+def _check_version(connection: Connection, use: PolicyUse) -> None:
+    """Raises FatalError if the use names a version that this database would have.
+
+    One that came from another database may have had any number there.
+    """
+    if connection.scalar(select(SEARCHES.c.study).where(SEARCHES.c.study == use.study)) is None:
+        return
+    last = connection.scalar(
+        select(func.max(POLICIES.c.version)).where(POLICIES.c.fingerprint == use.fingerprint)
+    )
+    if last is not None and use.version > last:
+        raise FatalError(f"version is {use.version}", allowed=f"from 1 to {last}")
 
 
 def hand_out_seed(

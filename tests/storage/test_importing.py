@@ -140,6 +140,11 @@ class TestTable:
             (0, {"first_protocol": "ASP"}),
             (0, {"total_worker_steps": 7000}),
             (0, {"training_seconds": 0}),
+            (0, {"training_seconds": 1e308}),
+            (0, {"training_seconds": 1}),
+            (0, {"worker_steps": 7990}),
+            (0, {"started_at": "2026-01-31T12:00Z", "ended_at": "1900-01-01T00:00Z"}),
+            (0, {"switch_overhead_seconds": 1e300}),
         ):
             run = rows("r32", "a")
             for row in run if not line else run[line - 2 : line - 1]:

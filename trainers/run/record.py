@@ -93,7 +93,8 @@ def trial_record(
         inherited_seconds=end.inherited_seconds,
         switch_overhead_seconds=end.switch_overhead_seconds,
         started_at=started_at,
-        ended_at=datetime.now(timezone.utc),
+        # The clock may have been set back meanwhile.
+        ended_at=max(started_at, datetime.now(timezone.utc)),
         host=socket.gethostname(),
         software=software_versions(),
         checkpoints=dict(checkpoints),

@@ -143,7 +143,7 @@ def test_what_is_no_accuracy_is_fatal_before_it_is_stored(url: str) -> None:
             return replace(record, evaluations=(replace(first, accuracy=-0.25), *others))
 
     for trainer, said in (
-        (Negative(), r"accuracy -0\.25, which is not from 0 to 1"),
+        (Negative(), r"accuracy is -0\.25, which is not from 0 to 1"),
         (GeneratedTrainer(plateau=float("nan")), "check the metric"),
     ):
         with pytest.raises(FatalError, match=said):

@@ -116,6 +116,72 @@ def test_what_is_refused_is_kept_byte_for_byte(
     assert (target.exists(), spool_path.is_symlink()) == (False, True)
 
 
+# Where a line has a value that no run can have, and the start of the reason.
+IMPOSSIBLE: list[tuple[str, Any, str]] = [
+    ("use_id", "", "use_id is ''"),
+    ("use_id", "x" * 65, "use_id is 'xxx"),
+    ("version", 0, "version is 0; allowed: from 1"),
+    ("version", 99, "version is 99; allowed: from 1 to 1"),
+    ("record.spec.seed", -1, "seed is -1"),
+    ("record.spec.replicate", -1, "replicate is -1"),
+    ("record.spec.switch_percent", 140.0, "switch_percent is 140"),
+    ("record.converged_accuracy", 1.5, "accuracy is 1.5, which is not from 0 to 1"),
+    ("record.converged_accuracy", -0.5, "accuracy is -0.5"),
+    ("record.evaluations.0.accuracy", 1.5, "accuracy is 1.5"),
+    ("record.evaluations.0.worker_step", -1, "worker_step of an evaluation is -1"),
+    ("record.evaluations.1.worker_step", 500, "an evaluation at worker-step 500 comes after 500"),
+    ("record.evaluations.1.worker_step", 1001, "worker_step of an evaluation is 1001"),
+    ("record.evaluations.1.worker_step", 100000, "worker_step of an evaluation is 100000"),
+    ("record.evaluations.1.elapsed_seconds", 100.0, "elapsed_seconds of the evaluation at 1000"),
+    ("record.evaluations", [], "it has no evaluation"),
+    ("record.phases", [], "it has no phase"),
+    ("record.phases.0.seconds", -1.0, "seconds of a phase is -1"),
+    ("record.phases.1.end_worker_step", 1001, "end_worker_step of a phase is 1001"),
+    ("record.phases.1.end_worker_step", 400, "end_worker_step of a phase is 400"),
+    ("record.phases.1.protocol", "ssp", "a phase has the protocol 'ssp'; allowed: bsp,asp"),
+    ("record.phases.1.max_staleness", -1, "staleness of a phase is -1"),
+    ("record.worker_steps", 500, "worker_steps is 500; allowed: 1000"),
+    ("record.worker_steps", 999, "worker_step of an evaluation is 1000"),
+    ("record.worker_steps", 10000, "worker_steps is 10000"),
+    ("record.worker_steps", 2**53 + 1, "worker_steps is 9007199254740993"),
+    ("record.stopped_early", True, "it ended at worker-step 1000 of 1000"),
+    ("record.training_seconds", 0.0, "training_seconds is 0"),
+    ("record.training_seconds", -1.0, "training_seconds is -1"),
+    ("record.training_seconds", 1e308, "training_seconds is 1e+308"),
+    ("record.training_seconds", math.nan, "training_seconds is nan"),
+    ("record.inherited_seconds", 4.0, "inherited_seconds is 4; allowed: from 0 to 3"),
+    ("record.switch_overhead_seconds", 1e300, "switch_overhead_seconds is 1e+300"),
+    ("record.converged_evaluations", 0, "converged_evaluations is 0"),
+    ("record.ended_at", "1900-01-01T00:00:00+00:00", "it ended at 1900-01-01"),
+]
+
+
+def test_a_run_that_cannot_be_is_set_aside(
+    database: Database, used_policy: TimingPolicy, spool_path: Path
+) -> None:
+    spool_use(spool_path, use_of(used_policy))
+    whole = json.loads(spool_path.read_text())
+    lines = []
+    for place, value, _ in IMPOSSIBLE:
+        line = json.loads(spool_path.read_text())
+        *path, last = [int(key) if key.isdigit() else key for key in place.split(".")]
+        part = line
+        for key in path:
+            part = part[key]
+        part[last] = value
+        lines.append(json.dumps(line))
+    spool_path.write_text("\n".join([*lines, json.dumps(whole)]))
+    taken = take_in(database, spool_path)
+    whys = [line.partition("not a valid run (")[2] for line in taken.set_aside]
+    assert [
+        (place, why)
+        for (place, _, said), why in zip(IMPOSSIBLE, whys, strict=True)
+        if not why.startswith(said)
+    ] == []
+    assert (taken.recorded, ids(database)) == (1, ["use-0"])
+    assert refused(spool_path) == [line.encode() for line in lines]
+
+
 NASTY = (
     *(10**30, 2**63, -(2**63), 2**31, -1, 0.5, 1e999, math.nan, None, True, "x", "\0\ud800"),
     *("9" * 400, "0001-01-01T00:00:00+14:00", "2026-01-01", [], [[]], {}, {"": "\0"}),
