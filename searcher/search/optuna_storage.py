@@ -26,6 +26,8 @@ from syncswitch.searcher.search.observations import is_run_by_anyone
 from syncswitch.storage.database.check import RESTORE, Finding, database_findings, listed
 from syncswitch.storage.database.engine import Database, examined, known_error, use_iso_dates
 from syncswitch.storage.database.inspection import (
+    FORMER_REVISION,
+    connect_arguments,
     driver_url,
     holds_studies,
     parse_url,
@@ -71,7 +73,9 @@ def open_storage(url: str, *, check: bool = True) -> RDBStorage:
 def _opened(url: str) -> RDBStorage:
     path = sqlite_path(parse_url(url))
     arguments: dict[str, Any] = (
-        {"pool_pre_ping": True} if path is None else {"connect_args": {"timeout": _BUSY_SECONDS}}
+        {"pool_pre_ping": True, "connect_args": connect_arguments(parse_url(url))}
+        if path is None
+        else {"connect_args": {"timeout": _BUSY_SECONDS}}
     )
     for attempt in range(_OPEN_ATTEMPTS):
         try:
@@ -159,6 +163,8 @@ def _transaction(path: Path, kind: str) -> Iterator[sqlite3.Connection]:
 _ENDED = {TrialState.COMPLETE, TrialState.FAILED}
 _REPAIRED = "nothing; the next run of the same search repairs it"
 
+_REBUILT = "give the command of the search again: it makes the study anew from the recorded runs"
+
 # Kinds of differences: what was found, whether it is a problem, and what to do about it.
 _KINDS = {
     "stale": ("runs whose process is dead", False, _REPAIRED),
@@ -170,7 +176,7 @@ _KINDS = {
     ),
     "unrecorded": ("runs that are complete in Optuna's study alone", True, RESTORE),
     "contradiction": ("runs with other results in Optuna's study", True, RESTORE),
-    "study": ("searches with complete runs whose study is missing in Optuna", True, RESTORE),
+    "study": ("searches with complete runs whose study is missing in Optuna", True, _REBUILT),
 }
 
 
@@ -184,6 +190,12 @@ def check_database(url: str) -> list[Finding]:
         if revision is None:
             fix = "search for a policy, which makes them"
             return [Finding("tables", True, "no tables of syncswitch", fix)]
+        if revision == FORMER_REVISION:
+            what = f"tables of the former revision {FORMER_REVISION}"
+            fix = (
+                "nothing; the next command that opens the database updates it; then check it again"
+            )
+            return [Finding("revision", False, what, fix)]
         # If the database itself is damaged, nothing else in it can be trusted.
         return list(database_findings(database)) or list(_search_findings(database))
 
@@ -217,7 +229,11 @@ def _differences(database: Database) -> Iterator[tuple[str, str]]:
             trials = storage.get_all_trials(study_id, deepcopy=False)
             for kind, number in _mismatches(rows, trials):
                 yield kind, f"run {number} of {search.study}"
-        elif any(row.state == TrialState.COMPLETE for row in rows.values()):
+            told = len(trials)
+        else:
+            told = 0
+        ended = [number for number, row in rows.items() if row.state == TrialState.COMPLETE]
+        if max(ended, default=-1) >= told:
             yield "study", search.study
 
 

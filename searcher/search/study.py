@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import optuna
+from optuna.distributions import FloatDistribution
 from optuna.exceptions import ExperimentalWarning, StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
@@ -41,7 +42,7 @@ from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database, known_error
 from syncswitch.storage.database.inspection import shown
-from syncswitch.storage.errors import DatabaseAwayError, FatalError, RetryableError
+from syncswitch.storage.errors import DatabaseAwayError, DatabaseError, FatalError, RetryableError
 from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore
@@ -152,6 +153,14 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
                 raise ours from error
             kind = DatabaseAwayError if isinstance(ours, DatabaseAwayError) else RetryableError
             raise kind(f"the database did not answer: {cause}") from error
+        except (LookupError, ValueError) as error:
+            if study.exists():
+                raise
+            raise DatabaseError(
+                f"the study {study.name!r} was deleted in Optuna while it was searched; its runs"
+                " are still recorded",
+                remedy="give the same command again, which makes the study anew from them",
+            ) from error
 
     return call
 
@@ -206,9 +215,19 @@ class SearchStudy:
             if self._study.metric_names != [VALUE]:
                 self._study.set_metric_names([VALUE])
 
+    def exists(self) -> bool:
+        """Returns whether Optuna still has the study; True if the database does not answer."""
+        try:
+            self._storage.get_study_id_from_name(self.name)
+        except KeyError:
+            return False
+        except StorageInternalError:
+            pass
+        return True
+
     def describe(self, attributes: Mapping[str, str | float]) -> None:
         """Sets user attributes of the study for Optuna's tools, unless the database is busy."""
-        with contextlib.suppress(StorageInternalError):
+        with contextlib.suppress(StorageInternalError, KeyError):  # `read` says what is wrong
             present = self._study.user_attrs
             for name, value in attributes.items():
                 if present.get(name) != value:
@@ -217,8 +236,12 @@ class SearchStudy:
     @_retryable
     def read(self) -> SearchState:
         """Returns the search as it is now; rows are read last, as an end is stored there first."""
-        with readable(self._storage.url):
-            trials = self._study.get_trials(deepcopy=False)
+        try:
+            with readable(self._storage.url):
+                trials = self._study.get_trials(deepcopy=False)
+        except DatabaseError as error:
+            # Of a study that is gone it says that a value cannot be read.
+            raise error if error.__cause__ is None or self.exists() else error.__cause__ from error
         return SearchState(self.strategy, trials, self.store.numbered(self.name))
 
     def repaired(self, patience: Patience) -> tuple[SearchState, int]:
@@ -232,13 +255,39 @@ class SearchStudy:
         - running in the store, and its owner is dead: it is failed in both;
         - unknown to the store: it is failed, once its owner is dead or too long has passed.
 
+        Where somebody deleted the study, the store has trials that Optuna lacks: they are added.
+
         Optuna's own `fail_stale_trials` would also fail the first kind, whose runs would then be
         made again.
         """
         state = self.read()
+        if self._add_lost(state):
+            state = self.read()
         running = [trial for trial in state.trials if trial.state == OptunaState.RUNNING]
         settled = [self._settle(trial, state.rows.get(trial.number), patience) for trial in running]
         return (self.read() if any(settled) else state), settled.count("stale")
+
+    @_retryable
+    def _add_lost(self, state: SearchState) -> bool:
+        """Adds the trials that only the store has, as running ones; returns whether there are any.
+
+        Optuna numbers trials in their order, and gives each number to one searcher alone.
+        """
+        number, lost = len(state.trials) - 1, max(state.rows, default=-1)
+        is_any = number < lost
+        while number < lost:
+            trial_id = self._storage.create_new_trial(self._study_id)
+            number = self._storage.get_trial(trial_id).number
+            row = state.rows.get(number)
+            if row is None:
+                self.fail(number)
+                continue
+            strategy = self.strategy
+            range_ = FloatDistribution(strategy.lowest_percent, strategy.highest_percent)
+            self._storage.set_trial_param(trial_id, PARAMETER, row.switch_percent, range_)
+            self._storage.set_trial_user_attr(trial_id, "seed", row.seed)
+            self._storage.set_trial_user_attr(trial_id, REPLICATE, row.replicate)
+        return is_any
 
     def _settle(
         self, trial: FrozenTrial, row: StoredTrial | None, patience: Patience
@@ -330,7 +379,8 @@ class SearchStudy:
     @_retryable
     def note_evaluation(self, number: int, evaluation: Evaluation) -> None:
         """Reports an evaluation of a run under way, for Optuna's tools and `status`."""
-        with contextlib.suppress(UpdateFinishedTrialError):  # another searcher took it for stale
+        # Another searcher took it for stale, or the study is gone: the end of the run will tell.
+        with contextlib.suppress(UpdateFinishedTrialError, KeyError):
             self._storage.set_trial_intermediate_value(
                 self._trial_id(number), evaluation.worker_step, evaluation.accuracy
             )

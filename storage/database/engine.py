@@ -28,6 +28,7 @@ from syncswitch.storage.database.inspection import (
     REVISION,
     VERSION_TABLE,
     check_sqlite_file,
+    connect_arguments,
     our_revision,
     parse_url,
     shown,
@@ -115,7 +116,9 @@ def _new_engine(parsed: URL, url: str) -> Engine:
     """
     is_sqlite = parsed.get_backend_name() == "sqlite"
     arguments: dict[str, Any] = (
-        {"connect_args": {"timeout": _BUSY_SECONDS}} if is_sqlite else {"pool_pre_ping": True}
+        {"connect_args": {"timeout": _BUSY_SECONDS}}
+        if is_sqlite
+        else {"pool_pre_ping": True, "connect_args": connect_arguments(parsed)}
     )
     try:
         if parsed.get_dialect().is_async:
@@ -318,12 +321,18 @@ def open_database(url: str, *, create: bool) -> Database:
 
 
 def _rename_options(engine: Engine, place: str) -> None:
-    """Brings tables of the former revision up to date: options of a search have other names."""
+    """Brings tables of the former revision up to date: options of a search have other names.
+
+    If several processes try at once, one does it and the others wait.
+    """
     from syncswitch.storage.tables.base import TABLE_PREFIX
     from syncswitch.storage.tables.trials import SEARCHES
 
     try:
         with engine.execution_options(**{_WRITER: True}).begin() as connection:
+            _wait_for_others(connection)
+            if our_revision(connection, place) == REVISION:
+                return
             for table, column, name in (
                 ("searches", "settings", "halvings"),
                 ("policies", "keep", "min_kept_share"),
@@ -345,6 +354,12 @@ def _rename_options(engine: Engine, place: str) -> None:
             connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{REVISION}'")
     except DBAPIError as error:
         raise translated(error, place) from error
+
+
+def _wait_for_others(connection: Connection) -> None:
+    """Keeps others from changing the tables until the transaction ends; SQLite's own lock does."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
 
 
 def opened(database: Database | str) -> AbstractContextManager[Database]:
@@ -384,6 +399,12 @@ def examined(url: str, *, may_create: bool) -> tuple[str | None, Engine]:
             f"cannot open the database {shown(url)}: {reason(error)}",
             remedy=("check that it is whole and can be reached", ANOTHER),
         ) from error
+    except (TypeError, ValueError) as error:  # of a driver, from an option that it cannot read
+        engine.dispose()
+        raise DatabaseError(
+            f"the driver cannot open the database {shown(url)}: {one_line(error)}",
+            remedy=("check the options after the ?", ANOTHER),
+        ) from error
     except BaseException:
         engine.dispose()
         raise
@@ -398,13 +419,11 @@ def _make_tables(engine: Engine, place: str) -> None:
     from syncswitch.storage.tables.base import METADATA
     from syncswitch.storage.tables.trial_facts import create_view
 
-    is_sqlite = engine.dialect.name == "sqlite"
     try:
-        if is_sqlite:
+        if engine.dialect.name == "sqlite":
             _use_write_ahead_log(engine)
         with engine.execution_options(**{_WRITER: True}).begin() as connection:
-            if not is_sqlite:
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+            _wait_for_others(connection)
             if our_revision(connection, place) is not None:
                 return
             METADATA.create_all(connection)

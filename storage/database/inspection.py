@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, create_engine, inspect, make_url, text
 from sqlalchemy.engine import URL
@@ -45,6 +46,13 @@ _OPTUNA_TABLES = frozenset(
 )
 _OPTUNA_ALWAYS = frozenset({"version_info", "studies", "trials"})
 _LIBPQ_DRIVERS = frozenset({"psycopg", "psycopg2"})
+# Arguments of the drivers that no text can be.
+_OBJECTS = frozenset(
+    {"async", "async_", "autocommit", "connection_factory", "context", "cursor_factory"}
+    | {"row_factory"}
+)
+# How often a statement runs before psycopg has the server prepare it.
+_PREPARE, _THRESHOLD = "prepare_threshold", r"[0-9]{1,9}|[Nn]one"
 _SQLITE_HEADER = b"SQLite format 3\x00"
 _PLAIN_PATH = r"[\w./~+-]+"
 _SECRET = r"(?i)([?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)[^&]*"
@@ -90,9 +98,34 @@ def parse_url(url: str) -> URL:
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_driver_name() in _LIBPQ_DRIVERS:
+        _check_options(parsed, url)
         # Whatever the server's encoding: that of SQL_ASCII would make bytes of texts.
         parsed = parsed.update_query_dict({"client_encoding": "utf8"})
     return parsed
+
+
+def _check_options(parsed: URL, url: str) -> None:
+    """Raises DatabaseError for options that mean Python objects, or no such number."""
+    if objects := sorted(_OBJECTS & {*parsed.query}):
+        raise DatabaseError(
+            f"{shown(url)} has the option {objects[0]}, which is for Python programs",
+            allowed="options of libpq, and prepare_threshold",
+            remedy="leave it out",
+        )
+    given = parsed.query.get(_PREPARE, "0")
+    if not isinstance(given, str) or not re.fullmatch(_THRESHOLD, given):
+        raise DatabaseError(
+            f"{shown(url)} has the option {_PREPARE} with the value {given!r}",
+            allowed="a whole number from 0 on, or none for no prepared statements",
+        )
+
+
+def connect_arguments(parsed: URL) -> dict[str, Any]:
+    """Returns what a driver has to get besides the texts of the URL, for `create_engine`."""
+    given = parsed.query.get(_PREPARE)
+    if not isinstance(given, str) or not re.fullmatch(_THRESHOLD, given):
+        return {}
+    return {_PREPARE: int(given) if given.isdecimal() else None}
 
 
 def driver_url(url: str) -> str:
@@ -189,9 +222,11 @@ def holds_nothing(url: str) -> bool:
             return True
     try:
         # Unlike a pool, this leaves no connection open.
-        with create_engine(parsed, poolclass=NullPool).connect() as connection:
+        arguments = connect_arguments(parsed)
+        engine = create_engine(parsed, poolclass=NullPool, connect_args=arguments)
+        with engine.connect() as connection:
             return our_revision(connection, shown(url)) is None
-    except (DBAPIError, ImportError, NoSuchModuleError):
+    except (DBAPIError, ImportError, NoSuchModuleError, TypeError, ValueError):
         return False
 
 

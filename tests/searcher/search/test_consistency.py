@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, inspect, text
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
+from syncswitch.storage.database.inspection import FORMER_REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.job import SearchInfo
 from syncswitch.storage.records.trial import TrialSpec
@@ -131,6 +131,26 @@ def test_damaged_values_are_a_finding_and_one_line(
         assert "\n" not in text_of_it
 
 
+@pytest.mark.usefixtures("study")
+def test_a_database_of_the_revision_before_is_not_damaged(sqlite_url: str) -> None:
+    change(
+        sqlite_url,
+        "ALTER TABLE syncswitch_searches RENAME COLUMN halvings TO settings",
+        "ALTER TABLE syncswitch_policies RENAME COLUMN min_kept_share TO keep",
+        f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'",
+    )
+    said = db("check", sqlite_url)
+    assert (said.exit_code, said.stdout.splitlines()) == (
+        0,
+        [
+            f"note: revision: tables of the former revision {FORMER_REVISION}",
+            "  to do: nothing; the next command that opens the database updates it; then check it"
+            " again",
+            f"{sqlite_url} is intact",
+        ],
+    )
+
+
 def test_a_study_that_somebody_deleted_is_missed_and_others_are_none_of_our_business(
     sqlite_url: str, study: str
 ) -> None:
@@ -186,3 +206,50 @@ def test_what_cannot_be_looked_at_is_one_line(sqlite_url: str, command: str) -> 
     open_database(sqlite_url, create=True).close()
     change(sqlite_url, f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
     assert "tables of revision '9999'" in refused()
+
+
+def deleted(url: str, study: str) -> None:
+    optuna.delete_study(study_name=study, storage=driver_url(url))
+
+
+def test_a_deleted_study_is_made_anew_from_the_recorded_runs(sqlite_url: str, study: str) -> None:
+    before = search(sqlite_url, None, SINGLE)
+    deleted(sqlite_url, study)
+    trainer = GeneratedTrainer()
+    again = search(sqlite_url, trainer, SINGLE)
+    assert (again.policy, again.switch_points) == (before.policy, before.switch_points)
+    assert trainer.runs == []
+    assert check_database(sqlite_url) == []
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_search_whose_study_is_deleted_halfway_goes_on(sqlite_url: str, other: bool) -> None:
+    class Stopped(GeneratedTrainer):
+        def train(self, *given: Any) -> Any:
+            if len(self.runs) == 1:
+                raise KeyboardInterrupt
+            return super().train(*given)
+
+    with pytest.raises(KeyboardInterrupt):
+        search(sqlite_url, Stopped(), SINGLE)
+    (study,) = optuna.get_all_study_names(sqlite_url)
+    deleted(sqlite_url, study)
+    if other:  # whoever asks for a trial first
+        optuna.create_study(study_name=study, storage=sqlite_url, direction="maximize").ask()
+    trainer = GeneratedTrainer()
+    found = search(sqlite_url, trainer, SINGLE)
+    assert (len(trainer.runs), found.cost.completed_runs) == (2, 3)
+
+
+def test_a_study_that_is_deleted_while_a_run_is_made_is_one_line(sqlite_url: str) -> None:
+    class Deleting(GeneratedTrainer):
+        def train(self, *given: Any) -> Any:
+            for study in optuna.get_all_study_names(sqlite_url):
+                deleted(sqlite_url, study)
+            return super().train(*given)
+
+    with pytest.raises(DatabaseError, match=r"was deleted in Optuna while .* the same command"):
+        search(sqlite_url, Deleting(), SINGLE)
+    trainer = GeneratedTrainer()
+    search(sqlite_url, trainer, SINGLE)
+    assert len(trainer.runs) == 2  # the first was recorded

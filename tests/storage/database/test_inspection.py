@@ -7,10 +7,12 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
 
+from syncswitch.searcher.search.optuna_storage import open_storage
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import (
     driver_url,
@@ -55,6 +57,15 @@ def test_a_url_where_nothing_can_be_stored_is_refused(said: Said) -> None:
         "mysql://host/name?password=secret",
         "postgresql+nodriver://host/name?password=secret",
         "sqlite:///a.db?password=secret",
+        "sqlite:///a.db?isolation_level=",
+        "sqlite:///a.db?detect_types=1",
+        "postgresql://h/d?row_factory=dict_row",
+        "postgresql+psycopg://u:secret@h/d?cursor_factory=x",
+        "postgresql+psycopg2://h/d?connection_factory=x",
+        "postgresql://h/d?autocommit=true&prepare_threshold=0",
+        "postgresql://h/d?prepare_threshold=-1",
+        "postgresql://h/d?prepare_threshold=many",
+        "postgresql://h/d?prepare_threshold=1&prepare_threshold=2",
     ):
         said(refusal(url))
     assert not Path("x.db").exists()
@@ -96,6 +107,7 @@ import sys
 sys.modules.update(dict.fromkeys(sys.argv[1].split()))  # to import them is an ImportError
 from ctypes import util
 util.find_library = lambda name: None
+from syncswitch.searcher.search.optuna_storage import open_storage
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import DatabaseError
 try:
@@ -284,3 +296,17 @@ def test_two_urls_may_lead_to_the_same_database(
     Path("folder").mkdir()
     Path("link.db").symlink_to("a.db")
     assert is_same_database(one, other) == is_same_database(other, one) == expected
+
+
+@pytest.mark.parametrize("threshold", ["0", "7", "none"])
+def test_prepared_statements_are_chosen_in_the_url_of_a_server(
+    postgresql_url: str, threshold: str
+) -> None:
+    url = f"{postgresql_url}{'&' if '?' in postgresql_url else '?'}prepare_threshold={threshold}"
+    assert holds_nothing(url)
+    with open_database(url, create=True) as database, database.transaction() as connection:
+        driver: Any = connection.connection.driver_connection
+        assert driver.prepare_threshold == (None if threshold == "none" else int(threshold))
+    storage = open_storage(url)
+    assert storage.get_all_studies() == []
+    storage.engine.dispose()
