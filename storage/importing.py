@@ -31,7 +31,6 @@ from syncswitch.storage.files import check_plain_file
 from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
-from syncswitch.storage.records.possible import LENGTH_TOLERANCE, check_run
 from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
@@ -42,6 +41,7 @@ from syncswitch.storage.records.trial import (
 from syncswitch.storage.tables.base import add_rows
 from syncswitch.storage.tables.trials import EVALUATIONS, PHASES, TRIALS
 from syncswitch.storage.trials.evaluations import add_evaluations, record_target
+from syncswitch.storage.trials.possible import LENGTH_TOLERANCE, LONGEST_SECONDS, check_run
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 
 if TYPE_CHECKING:
@@ -344,8 +344,9 @@ def _measured(path: Path, place: Any, run: _Run, rows: Sequence[_Test]) -> dict[
     total_seconds = last.elapsed_seconds if run.training_seconds is None else run.training_seconds
     started_at = run.started_at or datetime.now(timezone.utc)
     W = run.total_worker_steps
-    if not total_seconds > 0.0:
-        raise _fault(path, place, f"{who} took {total_seconds:g} s", "more than 0 s of training")
+    if not 0.0 < total_seconds <= LONGEST_SECONDS:
+        allowed = f"more than 0 s of training, up to {LONGEST_SECONDS:g} s"
+        raise _fault(path, place, f"{who} took {total_seconds:g} s", allowed)
     if worker_steps > W * (1.0 + LENGTH_TOLERANCE) + run.workers:
         raise _fault(path, place, f"{who} ends at worker-step {worker_steps}", f"{W} and less")
     return {

@@ -35,8 +35,8 @@ from syncswitch.storage.errors import (
     reason_of,
 )
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.possible import check_run
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
+from syncswitch.storage.trials.possible import check_run
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
 from syncswitch.trainers.run.tensorboard import logged
 from syncswitch.trainers.trainer import Trainer

@@ -12,10 +12,10 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
-from syncswitch.storage.records.possible import check_use
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import SEARCHES, TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import record_target
+from syncswitch.storage.trials.possible import check_use
 from syncswitch.storage.trials.store import TrialStore, add_parts, result_values
 from syncswitch.storage.trials.values import StoredTrial, condition_values
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
