@@ -454,6 +454,7 @@ class NextRun:
         runs_left: Trainings to come with this one, as far as it learns.
         own_jobs: See `Explanation`, as also for `threshold_runs`.
         goes_back: As in `UsedJob`.
+        may_begin: Whether it may be the first recorded run of its job.
     """
 
     policy: TimingPolicy | None
@@ -466,6 +467,7 @@ class NextRun:
     own_jobs: int = 0
     threshold_runs: int = 0
     goes_back: bool = True
+    may_begin: bool = True
 
 
 def next_run(
@@ -573,13 +575,13 @@ def first_policy(
     goes_back: bool | None = None,
     allowed: AllowedLoss | None = None,
 ) -> TimingPolicy | None:
-    """Publishes the first run of a job as its policy; None where it diverged.
+    """Publishes the first run of a job as its policy; None where it diverged or was disturbed.
 
     It has a target where the first protocol alone did the whole of it, or the rest after a failed
     switch. A run that began from a policy of simulated runs publishes the switch that held in it,
     with the target and band of that policy until the job's own runs replace them.
     """
-    if record.diverged:
+    if record.diverged or record.spec.conditions.injections:
         return None
     guard, began, accuracy = record.guard, record.spec.switch_percent, record.converged_accuracy
     held = began if guard is None or guard.held_percent is None else guard.held_percent

@@ -160,7 +160,7 @@ def _seconds_to_target(done: Training) -> float | None:
 
 
 def _reaches_target(done: Training) -> bool | None:
-    policy, record = done.policy, done.record
+    policy, record = done.counts_for, done.record
     if policy is None:
         return None
     return is_kept(record.converged_accuracy, record.diverged, done.target, policy.threshold)
@@ -247,25 +247,31 @@ def _time_sentence(done: Training) -> str:
 
 
 def _outcome(done: Training) -> str:
-    policy, record, target = done.policy, done.record, done.target
+    policy, record, target = done.counts_for, done.record, done.target
     identity = record.spec.identity
     job = identity.sized_name
     metric = identity.decided_by
     accuracy = f"{metric.name} {metric.text(record.converged_accuracy)}"
-    if policy is None:
+    if done.policy is None:
         first, second = map(protocol_text, (identity.first_protocol, identity.second_protocol))
         percent = record.spec.switch_percent
         how = f"switching from {first} to {second} at {percent:g} %"
         if percent in (0, 100):
             how = f"with {first if percent else second} alone"
-        return f"{job}, {how} as you asked: {accuracy}."
-    reached = f"{job} with policy version {policy.version}: {accuracy}"
+        reached = f"{job}, {how} as you asked: {accuracy}"
+    else:
+        reached = f"{job} with policy version {done.policy.version}: {accuracy}"
+    if policy is None:
+        return f"{reached}."
     if not policy.threshold and record.spec.switch_percent == BASELINE_PERCENT:
         return (
             f"{reached}. This is one of the {policy.threshold_runs} runs without a switch that"
             " measure the target, and how much worse later models may be."
         )
     if target is None or not policy.threshold:
+        if done.policy is None:
+            first = protocol_text(identity.first_protocol)
+            return f"{reached}. No run of {first} alone has measured a target of this job yet."
         return f"{reached}. {promise_sentences(policy)}"
     guard, seconds = record.guard, _seconds_to_target(done)
     is_alone = record.spec.switch_percent == BASELINE_PERCENT

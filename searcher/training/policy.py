@@ -163,9 +163,16 @@ def choose(request: RunRequest) -> RunPlan:
 
 
 def _chosen_by_user(request: RunRequest, switch_percent: float) -> RunPlan:
-    """A run at a switch point of the user's own; its usual seed is 0, to compare such runs."""
+    """A run at a switch point of the user's own; its usual seed is 0, to compare such runs.
+
+    One protocol alone is a run of the usual job where that begins with it; else there is a job of
+    these two protocols only where one is known already.
+    """
     workload, identity = _own_job(request)
-    return RunPlan(workload, identity, request.seed or 0, NextRun(None, switch_percent))
+    usual = request.trainer.pair(None)[0]
+    begins = request.when.protocol is None or identity.first_protocol == usual
+    planned = NextRun(None, switch_percent, may_begin=begins)
+    return RunPlan(workload, identity, request.seed or 0, planned)
 
 
 def _chosen_by_learning(request: RunRequest) -> RunPlan:

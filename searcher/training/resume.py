@@ -179,6 +179,15 @@ class RunCheckpoints:
             with contextlib.suppress(OSError):
                 self.remove()
 
+    def name_unsaved(self, record: TrialRecord) -> bool:
+        """The same of a run whose model could not be saved, beside the end of its training.
+
+        Returns whether the use id is there: without it, whoever saves the model is another use.
+        """
+        final = record.checkpoints.get(100.0)
+        folder = self._folder if final is None else final.parent
+        return self._write_use_id(folder / self._use_file.name)
+
     def remove(self) -> None:
         """Removes this run's checkpoints. Raises OSError.
 
@@ -217,8 +226,8 @@ class RunCheckpoints:
                 return
         self._write_use_id()
 
-    def _write_use_id(self) -> bool:
-        with contextlib.suppress(SyncSwitchError), whole_file(self._use_file) as file:
+    def _write_use_id(self, path: Path | None = None) -> bool:
+        with contextlib.suppress(SyncSwitchError), whole_file(path or self._use_file) as file:
             file.write(self.use_id.encode())
             return True
         return False

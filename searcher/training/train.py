@@ -29,6 +29,7 @@ from syncswitch.searcher.training.uses import RunRecorder, Tell
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
 from syncswitch.storage.export.mlflow import copy_run
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
@@ -42,6 +43,7 @@ from syncswitch.trainers.run.tensorboard import SideOutput, logged, watched_asid
 from syncswitch.trainers.trainer import Observer
 
 if TYPE_CHECKING:
+    from syncswitch.storage.database.engine import Database
     from syncswitch.storage.records.guard import Target
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.job.workload import Workload
@@ -57,6 +59,7 @@ class Training:
 
     Attributes:
         policy: The policy that it used or made; None for a switch point of the user's own.
+        counts_for: The policy of its job as one of whose runs it is recorded; None for none.
         model_path: The saved model; the output folder of a training command, which saves its own.
         alone_seconds: The times of earlier recorded trainings with the first protocol alone.
         target: What runs with the policy are held to, by all runs so far; None as long as nobody
@@ -70,6 +73,7 @@ class Training:
     alone_seconds: tuple[float, ...] = ()
     target: Target | None = None
     has_model: bool = True
+    counts_for: TimingPolicy | None = None
 
 
 def train(
@@ -218,18 +222,27 @@ def train(
             except RetryableError as error:
                 raise RetryableError([error], remedy=kept.how_to_go_on) from error
             # A run that is killed from here on continues, and saves and records the same again.
-            if not record.diverged:
-                model, earlier = save_model(chosen.workload, record, kept, model)
-                if earlier is not None:
-                    tell(f"the model of an earlier run in {model} is kept as {earlier}")
-            kept.name_use()
+            unsaved = None
+            try:
+                if not record.diverged:
+                    model, earlier = save_model(chosen.workload, record, kept, model)
+                    if earlier is not None:
+                        tell(f"the model of an earlier run in {model} is kept as {earlier}")
+            except FatalError as error:
+                unsaved = error
+            if unsaved is None:
+                kept.name_use()
+            elif not kept.name_unsaved(record):
+                raise unsaved
             done = remembered(request, chosen, record, kept.use_id, model, alone_seconds)
+            if unsaved is not None:
+                raise unsaved
             SideOutput("checkpoints that are no longer needed are still there; remove them", tell)(
                 kept.remove
             )
             check_sound(record, workload)
             if mlflow is not None:
-                version = None if done.policy is None else done.policy.version
+                version = None if done.counts_for is None else done.counts_for.version
                 SideOutput(
                     "MLflow has no copy of this run; an export to it copies the runs with policies"
                     " that are in a database",
@@ -250,23 +263,30 @@ def remembered(
 ) -> Training:
     """The finished training, after its run is recorded and has taught what it can."""
     recorder, run, when = request.recorder, chosen.run, request.when
-    policy = run.policy
-    if run.learns and policy is None:
-        policy = recorder.published(
-            lambda database: first_policy(
-                database,
-                chosen.identity,
-                normal_reference(request.reference),
-                record,
-                run.begins_from,
-                request.goes_back,
-                when.allowed,
-            )
+    is_asked = when.percent is not None
+
+    def policy_of_job(database: Database) -> TimingPolicy | None:
+        if is_asked and (known := PolicyRegistry(database).lookup(chosen.identity.fingerprint)):
+            return known[0]
+        if not run.may_begin:
+            return None
+        return first_policy(
+            database,
+            chosen.identity,
+            normal_reference(request.reference),
+            record,
+            run.begins_from,
+            request.goes_back,
+            when.allowed,
         )
+
+    policy = run.policy or recorder.published(policy_of_job)
     recorder.record(policy, use_id, record, choice=when.policy, model=model)
     target = recorder.target(policy, run.band)
-    recorder.tell_lessons(policy, when.expected_runs if run.learns else None, request.goes_back)
-    return Training(policy, record, model, alone_seconds, target)
+    learns = run.learns or (is_asked and when.may_learn)
+    recorder.tell_lessons(policy, when.expected_runs if learns else None, request.goes_back)
+    used = None if is_asked else policy
+    return Training(used, record, model, alone_seconds, target, counts_for=policy)
 
 
 def _pair(protocol: str | None, protocols: str | None) -> tuple[str, str] | None:

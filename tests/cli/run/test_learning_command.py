@@ -277,6 +277,31 @@ def test_a_metric_without_a_usual_threshold_takes_the_gain_at_once(
 
 
 def test_who_wants_the_first_protocol_alone_gets_it(tiny: Invoke) -> None:
-    assert "with BSP alone as you asked" in said_by(tiny, "--switch-at", "100")
-    with open_database("sqlite:///syncswitch.db", create=True) as database:
-        assert PolicyRegistry(database).policies() == []
+    first = said_by(tiny, "--switch-at", "100")
+    assert "with BSP alone as you asked: accuracy" in first
+    assert ", which is the target of later runs." in first
+    again = said_by(tiny)
+    assert "No run of BSP alone" not in again
+    assert "target" in again
+    switched = tiny.answer("--switch-at", "50")
+    assert (switched["policy"], switched["reaches_target"]) == (None, True)
+    assert switched["target_runs"] == 1
+    found = Invoke("uses", "list").answer()
+    assert all(isinstance(use["kept"], bool) for use in found)
+    assert [use["switch_percent"] for use in found][::2] == [100, 50]
+    why = said_by(Invoke("policy", "show", "tiny", "--why"))
+    assert "No target is measured" not in why
+
+
+def test_a_switch_of_the_users_own_begins_a_job_that_bsp_alone_goes_on_with(tiny: Invoke) -> None:
+    first = said_by(tiny, "--switch-at", "50")
+    assert "No run of BSP alone has measured a target of this job yet." in first
+    second = said_by(tiny, "--protocol", "bsp", "--no-guard")
+    assert ", which is the target of later runs." in second
+    tiny.succeeds("--switch-at", "75", "--inject", "straggler:worker=1,at=1%,for=15%,delay=2ms")
+    found = Invoke("uses", "list").answer()
+    assert [use["kept"] for use in found][:2] == [True, True]
+    assert [use["switch_percent"] for use in found] == [50, 100, 75]
+    # Another protocol in the first phase is another job, which nobody wants to learn.
+    tiny.succeeds("--protocol", "asp")
+    assert len(Invoke("uses", "list").answer()) == 3

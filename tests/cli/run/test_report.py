@@ -32,7 +32,7 @@ def training(
     policy: TimingPolicy | None, record: TrialRecord = RECORD, alone: tuple[float, ...] = ()
 ) -> Training:
     target = None if policy is None else target_of(policy, ())
-    return Training(policy, record, Path("model.keras"), alone, target)
+    return Training(policy, record, Path("model.keras"), alone, target, counts_for=policy)
 
 
 def said_of(done: Training, capsys: pytest.CaptureFixture[str]) -> str:
