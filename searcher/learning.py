@@ -47,6 +47,7 @@ from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import uses
 from syncswitch.storage.uses.summary import (
     accuracies_alone,
+    collapse_limit_of,
     is_alone,
     switches_kept,
     target_of,
@@ -188,6 +189,11 @@ class UsedJob:
         most = width_of(policy.job.metric.accuracies)
         return measured_threshold(alone, most, policy.threshold_runs or THRESHOLD_RUNS) or 0.0
 
+    @functools.cached_property
+    def collapse_limit(self) -> float:
+        """The accuracy at or below which runs of the first protocol alone have collapsed."""
+        return collapse_limit_of(replace(self.policy, threshold=self.threshold), self.uses)
+
     def held_to(self, allowed: AllowedLoss | None) -> UsedJob:
         """The job in which so much may be lost as a user says; None for what it has."""
         policy = self.policy
@@ -201,11 +207,21 @@ class UsedJob:
         return replace(self, policy=_with_threshold(self.policy, self.threshold, runs))
 
     def spread_words(self) -> list[str]:
-        """Says that runs of the first protocol alone differ too much, where the last one is new."""
+        """Says that runs of the first protocol alone differ too much, where the last one is new.
+
+        Of a run that collapsed it says that.
+        """
         policy, target = self.policy, self.target
         if target is None or not self.uses or not is_alone(self.uses[-1]):
             return []
         first = protocol_text(policy.job.first_protocol)
+        last = self.uses[-1].result.converged_accuracy
+        if last is not None and last <= self.collapse_limit:
+            reached, aim = policy.job.metric.text(last), policy.job.metric.text(target.accuracy)
+            return [
+                f"this run of {first} alone collapsed: it ended at {reached}, far from the other"
+                f" runs of this job, and is no part of the target of {aim}"
+            ]
         said = spread_text(target, policy.threshold, policy.job.metric, first)
         return [] if said is None else [said]
 
@@ -297,6 +313,12 @@ class UsedJob:
             held = Observation(use.held_percent, accuracy, diverged, cost=cost_of(use))
             tried = _tried(use.failed, self.policy.job.total_worker_steps)
             runs += lessons_of(held, number, use.seed or 0, tried)
+        limit = self.collapse_limit
+        runs = [
+            run
+            for run in runs
+            if run.switch_percent < BASELINE_PERCENT or run.diverged or run.accuracy > limit
+        ]
         return [*runs, *self.unrecorded]
 
     def strategy(self) -> AdaptiveStrategy:
@@ -363,7 +385,11 @@ class UsedJob:
             return own
         if own is not None and own.target_accuracy is not None and self.policy.evidence:
             return replace(own, target_accuracy=target.accuracy)
-        alone = (use.trial_id for use in self.uses if is_alone(use))
+        alone = (
+            use.trial_id
+            for use in self.uses
+            if is_alone(use) and (use.result.converged_accuracy or 0.0) > self.collapse_limit
+        )
         measured = [curves[number] for number in alone if number in curves]
         return measured_band(target.accuracy, self.threshold, measured)
 
@@ -672,6 +698,23 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
     identity = registered.identity
     momentum, experience = identity.momentum_after_switch, _experience_of_others(database, identity)
     return UsedJob(policy, counted, goes_back, momentum, experience=experience)
+
+
+def as_known_now(database: Database, policy: TimingPolicy) -> TimingPolicy:
+    """A version with what all runs so far show: target, shares, time and certainty."""
+    job = used_job(database, policy)
+    if not job.uses:
+        return policy
+    target, expected = None, None
+    with suppress(UserError):  # nothing to compare with
+        target, expected = job.target, job.expected(policy.switch_percent)
+    return replace(
+        policy,
+        target_accuracy=policy.target_accuracy if target is None else target.accuracy,
+        promise=policy.promise
+        if expected is None
+        else replace(expected.promise, reason=policy.promise.reason),
+    )
 
 
 def _counted_uses(database: Database, fingerprint: str) -> tuple[StoredTrial, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ from syncswitch.searcher.words import (
     sentence,
     workers_text,
 )
-from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import policy_text as policy_file_text
@@ -90,6 +90,16 @@ def policy() -> None:
     WORKLOAD is a name, file.py:attribute, package.module:attribute, or at least 8 digits of a
     fingerprint. Add @VERSION or @ALIAS for another policy than the current one.
     """
+
+
+def _as_known_now(database: Database, entry: PolicyEntry, uses: UseSummary) -> PolicyEntry:
+    """The policy with what its uses show, so that what people read of it agrees with them."""
+    if not uses.uses:
+        return entry
+    # NumPy takes a while to import.
+    from syncswitch.searcher.learning import as_known_now
+
+    return replace(entry, policy=as_known_now(database, entry.policy))
 
 
 def _print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
@@ -402,6 +412,7 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         with open_database(storage_url, create=False) as database:
             entry = chosen_policy(database, selection, print_note, may_guess=True)
             uses = uses_of(database, entry.policy)
+            known = entry if as_json else _as_known_now(database, entry, uses)
     except PolicyError as error:
         if as_json:
             print_json({"policy": None})
@@ -413,7 +424,7 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         job = {name: value for name, value in more.items() if value is not None}
         print_json(entry.policy.job.metric.document({**policy_to_dict(entry.policy), **job}))
     else:
-        _print_policy(entry, uses)
+        _print_policy(known, uses)
     return None
 
 
@@ -454,8 +465,8 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         entry = chosen_policy(database, selection, print_note, may_guess=True)
         chosen = entry.policy
         trials = PolicyRegistry(database).evidence_trials(chosen.job.fingerprint, chosen.version)
-        uses = uses_of(database, chosen)
-        why = None
+        uses, why = uses_of(database, chosen), None
+        known = entry if as_json else _as_known_now(database, entry, uses)
         if is_why:
             # NumPy takes a while to import.
             from syncswitch.searcher.learning import policy_explained
@@ -472,7 +483,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
             document["why"] = metric.document(why_as_json(why))
         print_json(document)
         return
-    _print_policy(entry, uses)
+    _print_policy(known, uses)
     _print_evidence(chosen, trials)
     if why is not None:
         _print_why(why, chosen)

@@ -244,6 +244,9 @@ def uses_text(summary: UseSummary) -> str:
         text += f", {summary.speed_up:.2f} times as fast"
     if summary.alarms:
         text += f"; the guard went back {_times(summary.alarms)}"
+    if summary.collapsed:
+        runs, verb = counted(summary.collapsed, "run"), "is" if summary.collapsed == 1 else "are"
+        text += f"; {runs} of the first protocol alone collapsed, and {verb} no part of the target"
     return text if summary.drift is None else f"{text}; {drift_text(summary.drift)}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from syncswitch.storage.metrics import mean_of
+from syncswitch.storage.metrics import mean_of, student_half_width
 from syncswitch.storage.records.guard import Target
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -29,6 +29,8 @@ class UseSummary:
         mean_training_seconds: Mean over the runs that did not diverge; None if there is none.
         speed_up: The policy's baseline over that mean; None if either is unknown.
         last_ended_at: End of the last use; None without one.
+        collapsed: How many ended in the first protocol alone, and so low that the target leaves
+            them out.
         drift: The change of the job, if the newest uses keep the accuracy less often than those
             before; None if they do not.
     """
@@ -41,6 +43,7 @@ class UseSummary:
     speed_up: float | None
     last_ended_at: datetime | None
     drift: Drift | None = None
+    collapsed: int = 0
 
 
 def is_kept(
@@ -64,10 +67,71 @@ def is_alone(use: StoredTrial) -> bool:
     return is_sound and use.guard.held_percent == BASELINE_PERCENT
 
 
-def accuracies_alone(uses: Iterable[StoredTrial]) -> list[float]:
-    """Accuracies of uses that ended in the first protocol alone; each seed counts once."""
+def accuracies_alone(uses: Iterable[StoredTrial], above: float = -math.inf) -> list[float]:
+    """Accuracies of uses that ended in the first protocol alone; each seed counts once.
+
+    Those that are not `above` are left out.
+    """
     by_seed = {use.seed: use.result.converged_accuracy for use in uses if is_alone(use)}
-    return [accuracy for accuracy in by_seed.values() if accuracy is not None]
+    return [one for one in by_seed.values() if one is not None and one > above]
+
+
+# Fewer thresholds below all others are no collapse, however much alike these are.
+_COLLAPSED = 10
+# Chance that an honest run counts as a collapse, where runs differ as in a normal distribution.
+_COLLAPSED_BY_CHANCE = 0.001
+_LEAST_SOUND = 2
+
+
+def collapse_limit(alone: Iterable[float], beside: Iterable[float], threshold: float) -> float:
+    """Returns the accuracy at or below which runs of the first protocol alone have collapsed.
+
+    It is minus infinity where none has. Collapsed runs are a minority of all, and much further
+    below the others than these differ, by Student's interval of one more run, and than thresholds
+    are. Few runs say little of how much they differ; half a threshold counts as one more. Where all
+    runs of the first protocol alone are the low ones, that is what it reaches.
+
+    Args:
+        alone: Accuracies of runs of the first protocol alone.
+        beside: Those of runs whose switch held.
+        threshold: beta; 0 while it is not measured, when nothing counts as a collapse.
+    """
+    of_first = sorted(alone)
+    every = sorted([*of_first, *beside])
+    if not threshold or not of_first:
+        return -math.inf
+    most = min((len(every) - 1) // 2, len(every) - _LEAST_SOUND)
+    for low in range(most, 0, -1):
+        sound, limit = every[low:], every[low - 1]
+        if of_first[-1] <= limit or of_first[0] > limit:
+            continue
+        mean = math.fsum(sound) / len(sound)
+        squares = math.fsum((one - mean) ** 2 for one in sound) + (threshold / 2) ** 2
+        error = math.sqrt(squares / len(sound) * (1 + 1 / len(sound)))
+        sure = 1 - 2 * _COLLAPSED_BY_CHANCE / len(every)
+        apart = student_half_width(error, len(sound), sure)
+        if limit < mean - apart and limit <= sound[0] - _COLLAPSED * threshold:
+            return limit
+    return -math.inf
+
+
+def collapse_limit_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> float:
+    """Returns the same for all runs of a policy's job so far."""
+    counted = list(uses)
+    switched = (
+        use.result.converged_accuracy
+        for use in counted
+        if not (use.result.diverged or use.under.injections or is_alone(use))
+        and use.guard.held_percent is not None
+    )
+    searched = (
+        run.converged_accuracy
+        for run in policy.evidence
+        if run.switch_percent < BASELINE_PERCENT and not run.diverged
+    )
+    beside = [*searched, *(one for one in switched if one is not None)]
+    alone = [*policy.accuracies_alone, *accuracies_alone(counted)]
+    return collapse_limit(alone, beside, policy.threshold)
 
 
 def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | None:
@@ -76,9 +140,12 @@ def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | Non
     It is the mean of all runs of the first protocol alone so far: those of the search, and the uses
     of all versions that ended so. A given target stays as it is, and one of simulated runs until
     there is a run of the job itself. A policy that has yet to measure its threshold has no target.
+    Runs that collapsed are no part of it.
     """
-    known, band = accuracies_alone(uses), policy.band
-    searched = policy.accuracies_alone
+    counted, band = list(uses), policy.band
+    limit = collapse_limit_of(policy, counted)
+    known = accuracies_alone(counted, limit)
+    searched = [one for one in policy.accuracies_alone if one > limit]
     stated = policy.target_accuracy
     runs = len(searched) or (0 if band is None else band.runs)
     if stated is None or (known and runs):
@@ -102,7 +169,7 @@ def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary
         for use in uses
         if use.origin.policy_version == policy.version and use.under.injections is None
     ]
-    target = target_of(policy, uses)
+    target, limit = target_of(policy, uses), collapse_limit_of(policy, uses)
     kept = [use for use in counted if is_use_kept(policy, use, target)]
     is_judged = target is not None
     mean = mean_of(use.times.training_seconds for use in counted if not use.result.diverged)
@@ -122,6 +189,7 @@ def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary
         else None,
         last_ended_at=max((use.ended_at for use in counted if use.ended_at), default=None),
         drift=drift_of([*before, *switches_kept(policy, counted, target)]),
+        collapsed=len(accuracies_alone(counted)) - len(accuracies_alone(counted, limit)),
     )
 
 

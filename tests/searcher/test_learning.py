@@ -18,6 +18,7 @@ from syncswitch.searcher.learning import (
     Revision,
     UsedJob,
     after_use,
+    as_known_now,
     band,
     first_policy,
     lessons_of,
@@ -44,7 +45,13 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unmeasured import unmeasured_policy
 from syncswitch.storage.queries.policies import use_facts
 from syncswitch.storage.records.flat import flat
-from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, GuardOutcome
+from syncswitch.storage.records.guard import (
+    Band,
+    BandPoint,
+    BelievedBand,
+    FailedSwitch,
+    GuardOutcome,
+)
 from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, WorkloadIdentity
 from syncswitch.storage.records.policy import Promise, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
@@ -682,3 +689,61 @@ def test_switch_points_that_are_one_step_of_the_job_count_as_one(url: str) -> No
     # A policy at a point that is no longer one of them stays comparable.
     assert job.expected(12.5) == job.expected(25.0)
     assert job.next_percent(0) == job.answer().switch_percent  # type: ignore[union-attr]
+
+
+def collapsing_runs(url: str) -> list[list[str]]:
+    """Three runs of a job in which five of six switches fail; the last seed collapses anyway.
+
+    Gives what is said after each.
+    """
+    said = []
+    for seed, (accuracy, held, failed) in enumerate(
+        [(0.7294, 25.0, (12.5,)), (0.7281, 100.0, (50.0,)), (0.4915, 100.0, (1.5625, 25.0))]
+    ):
+        planned = planned_run(url)
+        first = 10.0 * (held / 100)
+        phases = [PhaseRecord("bsp", 0, round(W * held / 100), first, 0.0, 0)]
+        if held < 100:
+            phases.append(PhaseRecord("asp", phases[0].end_worker_step, W, 3.0, 1.0, 3))
+        tries = tuple(
+            FailedSwitch(percent, "too low", round(W * 0.7), 6.0, 3.0, 0.5) for percent in failed
+        )
+        made = replace(
+            RECORD,
+            spec=replace(RECORD.spec, switch_percent=failed[0], seed=seed, replicate=0),
+            evaluations=tuple(Evaluation(step, step / 100, accuracy, 0.3) for step in (500, W)),
+            phases=tuple(phases),
+            converged_accuracy=accuracy,
+            stopped_early=False,
+            inherited_seconds=0.0,
+            guard=GuardOutcome(held, tries),
+        )
+        said.append(record(url, planned.policy or first_of(url, made), made))
+    return said
+
+
+def test_a_run_of_the_first_protocol_that_collapsed_is_no_part_of_the_target(url: str) -> None:
+    *_, (line,) = collapsing_runs(url)
+    assert line == (
+        "this run of BSP alone collapsed: it ended at 0.4915, far from the other runs of this job,"
+        " and is no part of the target of 0.7281"
+    )
+    planned = planned_run(url)
+    assert planned.band is not None
+    assert planned.band.target_accuracy == pytest.approx(0.7281, abs=0.002)
+    with open_database(url, create=False) as database:
+        (current,) = PolicyRegistry(database).lookup(IDENTITY.fingerprint)
+        known = as_known_now(database, current)
+    assert known.target_accuracy == 0.7281
+    # What five failures of six switches leave of the figures that the version was published with.
+    for now, then in (
+        (known.promise.confidence, current.promise.confidence),
+        (known.promise.kept_share, current.promise.kept_share),
+    ):
+        assert now is not None
+        assert then is not None
+        assert now < then - 0.04
+    page = CliRunner().invoke(main, ["policy", "show", "digits", "--storage", url]).stdout
+    assert f"{known.promise.expected_time:.2f} of the time" in page
+    assert f"{current.promise.expected_time:.2f} of the time" not in page
+    assert "1 run of the first protocol alone collapsed, and is no part of the target" in page
