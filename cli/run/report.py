@@ -269,7 +269,7 @@ def _outcome(done: Training) -> str:
             " measure the target, and how much worse later models may be."
         )
     if target is None or not policy.threshold:
-        if done.policy is None:
+        if done.policy is None or done.was_announced:
             first = protocol_text(identity.first_protocol)
             return f"{reached}. No run of {first} alone has measured a target of this job yet."
         return f"{reached}. {promise_sentences(policy)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -429,13 +428,20 @@ def _own_job(request: RunRequest) -> tuple[Any, WorkloadIdentity]:
 def size_and_pair(request: RunRequest) -> tuple[int, tuple[str, str]]:
     """Workers and protocols of a run that follows no policy: as asked, or the current policy's.
 
-    So runs can be compared. Without a policy for such a cluster they are the usual ones.
+    So runs can be compared. Without a policy for such a cluster they are the usual ones. Raises
+    UserError where a database that is there does not say: others would make it another job.
     """
     workers, pair, trainer = request.workers, request.pair, request.trainer
-    if workers is None or pair is None:
+    if (workers is None or pair is None) and not holds_nothing(request.recorder.url):
         selection = Selection(request.reference, cluster=request.selection.cluster)
-        with suppress(SyncSwitchError):
-            for entry in selection.meant(known_policies(selection, request.recorder.url))[:1]:
-                job = entry.identity
-                return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
+        try:
+            entries = known_policies(selection, request.recorder.url)
+        except SyncSwitchError as error:
+            raise UserError(
+                ("the workers and protocols of this job cannot be read: ", error),
+                remedy=(Set("workers", verb="say both with"), Set("protocols", verb="")),
+            ) from error
+        for entry in selection.meant(entries)[:1]:
+            job = entry.identity
+            return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
     return workers or trainer.default_workers, pair or trainer.pair(None)

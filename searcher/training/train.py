@@ -65,6 +65,7 @@ class Training:
         target: What runs with the policy are held to, by all runs so far; None as long as nobody
             has measured it.
         has_model: Whether `model_path` is a model.
+        was_announced: Whether people were told before it what is expected of such runs.
     """
 
     policy: TimingPolicy | None
@@ -74,6 +75,7 @@ class Training:
     target: Target | None = None
     has_model: bool = True
     counts_for: TimingPolicy | None = None
+    was_announced: bool = False
 
 
 def train(
@@ -286,7 +288,10 @@ def remembered(
     learns = run.learns or (is_asked and when.may_learn)
     recorder.tell_lessons(policy, when.expected_runs if learns else None, request.goes_back)
     used = None if is_asked else policy
-    return Training(used, record, model, alone_seconds, target, counts_for=policy)
+    announced = run.expected is not None
+    return Training(
+        used, record, model, alone_seconds, target, counts_for=policy, was_announced=announced
+    )
 
 
 def _pair(protocol: str | None, protocols: str | None) -> tuple[str, str] | None:

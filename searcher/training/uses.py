@@ -12,7 +12,15 @@ from syncswitch.searcher import learning
 from syncswitch.searcher.selection import is_policy_file
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
-from syncswitch.storage.errors import Command, Run, Said, UserError, reason_of
+from syncswitch.storage.errors import (
+    Command,
+    Run,
+    Said,
+    SyncSwitchError,
+    UserError,
+    one_line,
+    reason_of,
+)
 from syncswitch.storage.records.guard import Band, Target
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
@@ -39,16 +47,21 @@ class RunRecorder:
     def asked(
         self, question: Callable[[Database], _T], otherwise: _T, *, is_quiet: bool = False
     ) -> _T:
-        """The answer of the database, or the other one where none can be had."""
+        """The answer of the database, or the other one where none can be had.
+
+        It may be quiet of a database that does not answer, but of nothing unexpected.
+        """
         try:
             if holds_nothing(self.url):
                 return otherwise
             with open_database(self.url, create=False) as database:
                 return question(database)
-        except Exception as error:
+        except SyncSwitchError as error:
             if not is_quiet:
                 self.tell(reason_of(error))
-            return otherwise
+        except Exception as error:
+            self.tell(f"what the database knows of this job is left out: {one_line(error)}")
+        return otherwise
 
     def band(self, policy: TimingPolicy, identity: WorkloadIdentity) -> Band | None:
         """The band that a run is compared with: the policy's, with what later runs have shown."""

@@ -14,7 +14,7 @@ from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose, size_and_pair
 from syncswitch.searcher.training.train import trial_of
 from syncswitch.searcher.training.uses import RunRecorder
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
@@ -78,6 +78,16 @@ def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(sqlite_url:
     assert size_and_pair(request_for(sqlite_url, reference="other")) == (4, ("bsp", "asp"))
     assert size_and_pair(request_for("sqlite:///none.db")) == (4, ("bsp", "asp"))
     assert not Path("none.db").exists()
+
+
+def test_a_database_that_does_not_say_the_job_makes_it_no_other_one(
+    path: Path, sqlite_url: str
+) -> None:
+    path.write_bytes(b"SQLite format 3\0" + b"nothing of the kind " * 500)
+    for workers, pair in ((None, None), (8, None), (None, ("bsp", "asp"))):
+        with pytest.raises(UserError, match=r"^the workers and protocols of this job cannot be"):
+            size_and_pair(request_for(sqlite_url, workers, pair))
+    assert size_and_pair(request_for(sqlite_url, 8, ("bsp", "asp"))) == (8, ("bsp", "asp"))
 
 
 def test_a_file_says_it_too(tmp_path: Path, said: Said) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from syncswitch.searcher.training.uses import RunRecorder
-from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord
@@ -112,6 +112,20 @@ def test_each_run_has_a_seed_of_its_own(sqlite_url: str, folder: Path) -> None:
     stranger = replace(IDENTITY, workers=7)
     assert recorder(sqlite_url).own_seed(stranger) != recorder(sqlite_url).own_seed(stranger)
     assert [recorder(sqlite_url).own_seed(stranger, "digits") for _ in range(2)] == [0, 1]
+
+
+def test_an_unexpected_error_is_no_missing_database(sqlite_url: str) -> None:
+    publish(sqlite_url)
+    said: list[object] = []
+
+    def question(_: Database) -> int:
+        raise KeyError("a fault of ours")
+
+    for is_quiet in (False, True):
+        assert RunRecorder(sqlite_url, said.append).asked(question, 3, is_quiet=is_quiet) == 3
+    (line,) = set(said)
+    told = "what the database knows of this job is left out: KeyError: 'a fault of ours'"
+    assert (line, len(said)) == (told, 2)
 
 
 def test_what_is_no_database_costs_nothing(
