@@ -93,8 +93,8 @@ def policy() -> None:
 
 
 def _as_known_now(database: Database, entry: PolicyEntry, uses: UseSummary) -> PolicyEntry:
-    """The policy with what its uses show, so that what people read of it agrees with them."""
-    if not uses.uses:
+    """The policy with what its uses show where runs failed, so that it agrees with them."""
+    if not (uses.alarms or uses.collapsed or uses.kept not in (None, uses.uses)):
         return entry
     # NumPy takes a while to import.
     from syncswitch.searcher.learning import as_known_now

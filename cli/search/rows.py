@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -16,7 +18,7 @@ from syncswitch.searcher.words import metric_title
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.records.metric import Metric
-from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.job.loading import find_module, normal_reference
 
 optional_workload = click.argument(
     "reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload
@@ -38,8 +40,12 @@ def selector_of(reference: str | None) -> str | None:
 
 def nothing_found(reference: str | None, what: str = "search") -> str:
     """The message if there is nothing to show."""
-    of = f" of {reference}" if reference else ""
-    return f"no {what}{of} here; start one with: syncswitch-search run {reference or 'WORKLOAD'}"
+    of, known = f" of {reference}" if reference else "", "WORKLOAD"
+    if reference:
+        with suppress(UserError):  # the name of a job, or of a command, starts nothing
+            find_module(reference)
+            known = shlex.quote(reference)
+    return f"no {what}{of} here; start one with: syncswitch-search run {known}"
 
 
 _Row = TypeVar("_Row", bound=Any)

@@ -20,7 +20,7 @@ from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.trials.choice import JobChoice
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.storage.uses.summary import is_use_kept, target_of
+from syncswitch.storage.uses.summary import is_use_kept, judged_by, target_of
 
 
 @dataclass(frozen=True)
@@ -166,12 +166,13 @@ def facts_of(uses: Sequence[StoredTrial], versions: Iterable[TimingPolicy]) -> l
     jobs: dict[str, list[StoredTrial]] = defaultdict(list)
     for use in uses:
         jobs[use.job.fingerprint].append(use)
+    every = list(versions)
     policies = {
         (policy.job.fingerprint, policy.version): (
             policy,
             target_of(policy, jobs[policy.job.fingerprint]),
         )
-        for policy in versions
+        for policy in (judged_by(one, every) for one in every)
     }
     return [
         _facts(use, *policies[use.job.fingerprint, use.origin.policy_version or 0]) for use in uses

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError, PolicyError
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
 from syncswitch.storage.tables.policies import POLICIES
@@ -19,7 +20,7 @@ from syncswitch.storage.trials.possible import check_use
 from syncswitch.storage.trials.store import TrialStore, add_parts, result_values
 from syncswitch.storage.trials.values import StoredTrial, condition_values
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
-from syncswitch.storage.uses.summary import UseSummary, use_summary
+from syncswitch.storage.uses.summary import UseSummary, judged_by, use_summary
 
 
 def record_use(
@@ -42,7 +43,10 @@ def uses(database: Database, fingerprint: str) -> list[StoredTrial]:
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
     """Sums up how well a version of a policy of this database does."""
-    return use_summary(policy, uses(database, policy.job.fingerprint))
+    fingerprint = policy.job.fingerprint
+    if not policy.threshold:
+        policy = judged_by(policy, PolicyRegistry(database).policies(workload=fingerprint))
+    return use_summary(policy, uses(database, fingerprint))
 
 
 def _add(connection: Connection, use: PolicyUse) -> bool:

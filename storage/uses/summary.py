@@ -105,12 +105,14 @@ def collapse_limit(alone: Iterable[float], beside: Iterable[float], threshold: f
         sound, limit = every[low:], every[low - 1]
         if of_first[-1] <= limit or of_first[0] > limit:
             continue
+        if limit > sound[0] - _COLLAPSED * threshold:
+            continue
         mean = math.fsum(sound) / len(sound)
         squares = math.fsum((one - mean) ** 2 for one in sound) + (threshold / 2) ** 2
         error = math.sqrt(squares / len(sound) * (1 + 1 / len(sound)))
         sure = 1 - 2 * _COLLAPSED_BY_CHANCE / len(every)
         apart = student_half_width(error, len(sound), sure)
-        if limit < mean - apart and limit <= sound[0] - _COLLAPSED * threshold:
+        if limit < mean - apart:
             return limit
     return -math.inf
 
@@ -157,6 +159,21 @@ def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | Non
     if band is not None and band.target is not None:
         return band.target
     return Target(stated, 0, 0.0)
+
+
+def judged_by(policy: TimingPolicy, versions: Iterable[TimingPolicy]) -> TimingPolicy:
+    """Returns a version with the threshold that its runs are judged by.
+
+    That of runs that measured it is in the next of all `versions` that has one.
+    """
+    if policy.threshold:
+        return policy
+    later = [
+        (one.version, one.threshold)
+        for one in versions
+        if one.job == policy.job and one.version > policy.version and one.threshold
+    ]
+    return replace(policy, threshold=min(later)[1]) if later else policy
 
 
 def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary:

@@ -84,9 +84,9 @@ def test_a_run_is_held_to_the_mean_of_all_first_way_runs_wherever_it_is_said(
         assert (report["target_value"], report["target_runs"]) == (pytest.approx(mean), 3)
         assert report["reaches_target"] is True
         assert report["guard"]["state"] == "quiet"
-    # The first three were compared with nothing, as they measured the threshold.
-    assert [use["kept"] for use in used(sqlite_url)] == [None] * 3 + [True] * 3
-    assert {round(use["target_value"], 6) for use in used(sqlite_url)[3:]} == {round(mean, 6)}
+    # The first three, which measured the threshold, are judged by it as well.
+    assert [use["kept"] for use in used(sqlite_url)] == [True] * 6
+    assert {round(use["target_value"], 6) for use in used(sqlite_url)} == {round(mean, 6)}
     assert f"target {mean:.4f}" in said_by(run, "--seed", "3")
 
 

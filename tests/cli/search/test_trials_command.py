@@ -193,5 +193,9 @@ def test_a_long_table_shows_the_newest(
     lines = invoke("trials").stdout.splitlines()
     assert lines[-1] == f"the newest 3 of {len(trials_of(url))}; all of them: --format csv"
     assert sum("recorded" in line for line in lines) == 3
-    assert "no run of nobody here" in invoke("trials", "nobody").stdout
+    start = "here; start one with: syncswitch-search run"
+    # What is no workload cannot be started.
+    assert f"no run of nobody {start} WORKLOAD\n" in invoke("trials", "nobody").stdout
+    assert f"no run of no.py:job {start} WORKLOAD\n" in invoke("trials", "no.py:job").stdout
+    assert f"no run of clicks {start} clicks\n" in invoke("trials", "clicks").stdout
     assert "no completed run of larger here" in invoke("switch-points", "larger").stdout
