@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
@@ -17,6 +18,7 @@ from syncswitch.searcher.search.observations import (
     in_flight_runs,
     observations_in_study,
 )
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -158,7 +160,13 @@ class BinarySearchSampler(BaseSampler):
             distribution, FloatDistribution | IntDistribution
         ):
             return None
-        return self._strategy.between(float(distribution.low), float(distribution.high))
+        strategy = self._strategy.between(float(distribution.low), float(distribution.high))
+        width, step = distribution.high - distribution.low, distribution.step
+        if step and width and isinstance(strategy, PaperStrategy | AdaptiveStrategy):
+            # Finer halves have the same values as others, which would be asked for once more.
+            most = max(1, math.floor(math.log2(width / step) + 1e-9))
+            strategy = replace(strategy, halvings=min(strategy.halvings, most))
+        return strategy
 
     def _finished(self, study: Study, trials: Sequence[FrozenTrial]) -> list[Observation]:
         sign = -1.0 if study.direction.name == "MINIMIZE" else 1.0

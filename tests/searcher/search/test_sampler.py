@@ -182,3 +182,17 @@ def test_the_nearest_value_of_a_parameter_with_steps_is_taken(suggest: Any) -> N
     study.optimize(lambda trial: _knee(suggest(trial) + 3), callbacks=[sampler.stop_when_decided])
     values = [trial.params["switch_percent"] for trial in study.trials]
     assert values == pytest.approx([100, 50, 25, 12.5, 6.25], abs=2.5)
+
+
+@pytest.mark.parametrize("step", [2, 5, 10, 20, 50])
+@pytest.mark.parametrize("knee", [3, 17, 22, 48, 81])
+def test_no_value_of_a_parameter_with_steps_is_asked_for_too_often(step: int, knee: int) -> None:
+    sampler = BinarySearchSampler(PaperStrategy(halvings=6, runs=3))
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.optimize(
+        lambda trial: float(trial.suggest_int("switch_percent", 0, 100, step=step) >= knee),
+        n_trials=60,
+        callbacks=[sampler.stop_when_decided],
+    )
+    asked = Counter(trial.params["switch_percent"] for trial in study.trials)
+    assert set(asked.values()) == {3}
