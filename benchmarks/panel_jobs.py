@@ -358,7 +358,7 @@ UNSEEN: tuple[PanelJob, ...] = (
          _cosine(0.002, 2400), 2400, batch_size=16),
     _job("text", _text_classifier, _module_of_text, _optimizer("Adam"), 0.001, 2400),
     _job("sums", _recurrent, _reversed_digits, _optimizer("Adam"), 0.003, 3200, batch_size=64),
-    _job("residual-sgd", _residual, digits.workload.data, None, 0.02, 2400,
+    _job("residual-sgd", _residual, digits.workload.data, None, 0.005, 2400,
          boundaries=_FALLING, largest_scaling=8),
     _job("rings-16", _plain(8, 5, 48, "softmax"), _rings, _optimizer("Nadam"), 0.002, 3200,
          workers=16, boundaries=_FALLING),
