@@ -6,6 +6,7 @@ from itertools import accumulate
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from syncswitch.trainers.model.layout import Vector, squared_length
 from syncswitch.trainers.model.updates import each_piece
@@ -44,41 +45,44 @@ class AdamForm(msgspec.Struct, frozen=True):
     ) -> None:
         """Turns a gradient into the change of one update, as an `AheadUpdate`."""
         self._clip(gradient)
-        first, second = np.float32(1 - self.beta_1), np.float32(1 - self.beta_2)
-        alpha, next_alpha = (self._step_size(updates + more, rate) for more in (1, 2))
-        next_alpha *= np.float32(self.beta_1)
-        shrink, epsilon = np.float32(np.sqrt(self.beta_2)), np.float32(self.epsilon)
-
+        step_sizes = self._step_size(updates + 1, rate), self._step_size(updates + 2, rate)
         for start, size, decay in zip(self._starts, self.sizes, self.decays, strict=True):
             own = slice(start, start + size)
-            theta, change, after = parameters[own], gradient[own], ahead[own]
-            mean, square = slots[2 * start : 2 * start + 2 * size].reshape(2, size)
-            decayed = np.float32(decay * rate)
+            moments = slots[2 * start : 2 * (start + size)].reshape(2, size)
+            self._turn_variable(
+                parameters[own], gradient[own], ahead[own], moments, step_sizes, decay * rate
+            )
 
-            def move(
-                piece: slice,
-                theta: Vector = theta,
-                change: Vector = change,
-                after: Vector = after,
-                mean: Vector = mean,
-                square: Vector = square,
-                decayed: np.float32 = decayed,
-            ) -> None:
-                g, m, v, u, further = (one[piece] for one in (change, mean, square, change, after))
-                m += (g - m) * first
-                v += (g * g - v) * second
-                root = np.sqrt(v)
-                np.divide(m * -next_alpha, root * shrink + epsilon, out=further)
-                root += epsilon
-                np.divide(m * -alpha, root, out=u)
-                if decayed:
-                    lost = theta[piece] * decayed
-                    u -= lost
-                    further -= lost
+    def _turn_variable(
+        self,
+        parameters: Vector,
+        gradient: Vector,
+        ahead: Vector,
+        moments: npt.NDArray[np.float32],
+        step_sizes: tuple[np.float32, np.float32],
+        decay: float,
+    ) -> None:
+        first, second = np.float32(1 - self.beta_1), np.float32(1 - self.beta_2)
+        shrink, epsilon = np.float32(np.sqrt(self.beta_2)), np.float32(self.epsilon)
+        alpha, next_alpha = step_sizes[0], step_sizes[1] * np.float32(self.beta_1)
 
+        def turn(piece: slice) -> None:
+            change, further = gradient[piece], ahead[piece]
+            mean, square = moments[:, piece]
             # Values that diverge become infinite, which the loss reveals.
             with np.errstate(over="ignore", invalid="ignore"):
-                each_piece(size, move)
+                mean += (change - mean) * first
+                square += (change * change - square) * second
+                root = np.sqrt(square)
+                np.divide(mean * -next_alpha, root * shrink + epsilon, out=further)
+                root += epsilon
+                np.divide(mean * -alpha, root, out=change)
+                if decay:
+                    lost = parameters[piece] * np.float32(decay)
+                    change -= lost
+                    further -= lost
+
+        each_piece(len(parameters), turn)
 
     @property
     def _starts(self) -> list[int]:
