@@ -68,7 +68,8 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     assert "with --trainer simulated --profile uniform in " in other
     assert "(there is one for 2 simulated" in other
     assert f"syncswitch-search run {words[0]} --trainer simulated --profile uniform" in other
-    told, begins = run.succeeds(*words[:1], "--trainer", "simulated").stderr.splitlines()
+    told, begins, kept = run.succeeds(*words[:1], "--trainer", "simulated").stderr.splitlines()
+    assert kept == "the model of an earlier run in tiny.keras is kept as tiny-1.keras"
     assert told == other.removeprefix("error: ").partition("; find")[0] + "; this job starts over"
     # Of so short a job 6.25 % is no whole round.
     assert "switches to ASP at 12.5 %, which should be fastest for the 3 runs" in begins
