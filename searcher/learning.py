@@ -607,7 +607,8 @@ def first_policy(
     switch. A run that began from a policy of simulated runs publishes the switch that held in it,
     with the target and band of that policy until the job's own runs replace them.
     """
-    if record.diverged or record.spec.conditions.injections:
+    is_disturbed = bool(record.spec.conditions.injections) and begins_from is None
+    if record.diverged or is_disturbed:
         return None
     guard, began, accuracy = record.guard, record.spec.switch_percent, record.converged_accuracy
     held = began if guard is None or guard.held_percent is None else guard.held_percent

@@ -307,6 +307,7 @@ def run_in_kilometres(
     made = trained(planned, round(100 * kilometres))
     percent = planned.switch_percent
     failed = () if held in (None, percent) else sent_back(percent).failed
+    failed = tuple(replace(one, accuracy=-kilometres - 1) for one in failed)
     made = replace(
         made,
         spec=replace(made.spec, identity=identity),
