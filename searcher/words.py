@@ -6,7 +6,13 @@ import math
 from collections.abc import Iterable
 
 from syncswitch.storage.policies.unmeasured import recorded_jobs_text
-from syncswitch.storage.records.job import RunConditions, protocol_label, protocol_text
+from syncswitch.storage.records.job import (
+    OWN_MOMENTUM,
+    OWN_OPTIMIZER,
+    RunConditions,
+    protocol_label,
+    protocol_text,
+)
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.values import condition_values
@@ -56,8 +62,10 @@ def switch_text(percent: float, first_protocol: str) -> str:
 
 def momentum_text(rule: str | None) -> str | None:
     """Describes the momentum of the second protocol; None if it is not known."""
-    if rule is None or rule == "own":
+    if rule in (None, OWN_MOMENTUM):
         return rule and "each worker keeps its own momentum"
+    if rule == OWN_OPTIMIZER:
+        return "each worker has an optimizer of its own"
     return "all workers share one momentum" + ("" if rule == "same" else f", {rule}")
 
 

@@ -13,7 +13,7 @@ from syncswitch.searcher.search.policy_words import (
     speed_up_text,
 )
 from syncswitch.searcher.speed_up import SpeedUp
-from syncswitch.searcher.words import accuracy_interval
+from syncswitch.searcher.words import accuracy_interval, momentum_text
 from syncswitch.storage.records.policy import Evidence
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
@@ -74,3 +74,13 @@ def test_a_number_says_how_sure_it_is(said: Said) -> None:
     said(accuracy_interval(1.0, 1.0, 1.0))
     said(accuracy_interval(0.6, 0.0, 1.0))
     said(accuracy_interval(0.98, 0.9512, 1.0))
+
+
+def test_who_has_the_optimizer_after_the_switch_is_said() -> None:
+    assert [momentum_text(rule) for rule in (None, "own", "own-optimizer", "same", "zero")] == [
+        None,
+        "each worker keeps its own momentum",
+        "each worker has an optimizer of its own",
+        "all workers share one momentum",
+        "all workers share one momentum, zero",
+    ]
