@@ -12,6 +12,13 @@ from syncswitch.trainers.model.layout import Vector, squared_length
 from syncswitch.trainers.model.updates import each_piece
 
 
+def step_size(beta_1: float, beta_2: float, update: int, rate: float) -> np.float32:
+    """Returns the step size of an update, from 1 on, computed in float32 as in Keras."""
+    step, one = np.float32(update), np.float32(1)
+    first, second = (one - np.float32(beta) ** step for beta in (beta_1, beta_2))
+    return np.float32(np.float32(rate) * np.sqrt(second) / first)
+
+
 class AdamForm(msgspec.Struct, frozen=True):
     """Keras' Adam or AdamW for the variables of one model.
 
@@ -45,7 +52,8 @@ class AdamForm(msgspec.Struct, frozen=True):
     ) -> None:
         """Turns a gradient into the change of one update, as an `AheadUpdate`."""
         self._clip(gradient)
-        step_sizes = self._step_size(updates + 1, rate), self._step_size(updates + 2, rate)
+        betas = self.beta_1, self.beta_2
+        step_sizes = step_size(*betas, updates + 1, rate), step_size(*betas, updates + 2, rate)
         for start, size, decay in zip(self._starts, self.sizes, self.decays, strict=True):
             own = slice(start, start + size)
             moments = slots[2 * start : 2 * (start + size)].reshape(2, size)
@@ -87,11 +95,6 @@ class AdamForm(msgspec.Struct, frozen=True):
     @property
     def _starts(self) -> list[int]:
         return list(accumulate(self.sizes, initial=0))[:-1]
-
-    def _step_size(self, update: int, rate: float) -> np.float32:
-        step, one = np.float32(update), np.float32(1)
-        first, second = (one - np.float32(beta) ** step for beta in (self.beta_1, self.beta_2))
-        return np.float32(np.float32(rate) * np.sqrt(second) / first)
 
     def _clip(self, gradient: Vector) -> None:
         if self.clipped_by == "clipvalue":

@@ -568,8 +568,8 @@ def make_ahead(optimizer: Optimizer, parameters: int) -> AheadUpdate | None:
     """Makes the update of a worker with slots of its own; None for the built-in SGD."""
     if not isinstance(optimizer, KerasOptimizer):
         return None
-    if optimizer.adam is not None:
-        return optimizer.adam.turn
+    if (form := optimizer.adam) is not None:
+        return form.turn
     return flat_ahead(trace_ahead(optimizer, parameters))
 
 

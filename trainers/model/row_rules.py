@@ -15,6 +15,7 @@ from typing_extensions import override
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.keras_parts import build_optimizer
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.adam import step_size
 from syncswitch.trainers.model.layout import Vector
 
 Slots = Sequence[Vector]  # the optimizer's variables of some rows, each as long as these
@@ -289,10 +290,8 @@ class AdamRule(RowRule, frozen=True, tag=True):
         values -= first * self.alpha(update) / (np.sqrt(second) + np.float32(self.epsilon))
 
     def alpha(self, update: Update) -> np.float32:
-        """Returns the step size of an update, computed in float32 as in Keras."""
-        step, one = np.float32(update.before + 1), np.float32(1)
-        first, second = (one - np.float32(beta) ** step for beta in (self.beta_1, self.beta_2))
-        return np.float32(np.float32(update.rate) * np.sqrt(second) / first)
+        """Returns the step size of an update."""
+        return step_size(self.beta_1, self.beta_2, update.before + 1, update.rate)
 
 
 AnyRule = MomentumRule | KerasSGDRule | KerasMomentumRule | AdagradRule | AdamRule

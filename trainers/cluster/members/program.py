@@ -163,8 +163,8 @@ class Program:
         optimizer = self.optimizer
         if not isinstance(optimizer, KerasOptimizer):
             return None, None
-        if optimizer.adam is not None:
-            return optimizer.adam, None
+        if (form := optimizer.adam) is not None:
+            return form, None
         traced = trace_ahead(optimizer, self.sizes.parameters)
         return None, ShippedFunction.of(traced, self.workload)
 
