@@ -16,7 +16,7 @@ from sqlalchemy import insert, text
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.flat import flat
-from syncswitch.storage.records.job import Recipe, WorkloadIdentity
+from syncswitch.storage.records.job import Job, Protocols, Recipe, ScheduledJob
 from syncswitch.storage.records.metric import DescribedMetric
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.tables.policies import ALIASES, EVIDENCE, POLICIES
@@ -41,33 +41,37 @@ Rows = defaultdict[Any, list[Any]]
 _TABLES = (WORKLOADS, SEARCHES, TRIALS, PHASES, POLICIES, EVIDENCE, ALIASES)
 
 
-def identities() -> list[WorkloadIdentity]:
-    """The workloads: each name on two sizes of cluster and with two pairs of protocols."""
+_CLUSTERS = ((8, "asp"), (16, "asp"), (32, "ssp"), (64, "ssp"))
+
+
+def identities() -> list[ScheduledJob]:
+    """The workloads: each name on four sizes of cluster."""
     return [
-        WorkloadIdentity(
-            name=f"job-{number}",
-            total_worker_steps=WORKER_STEPS,
-            workers=workers,
-            first_protocol="bsp",
-            second_protocol=second,
-            recipe=Recipe(
-                model=f"model {number}",
-                data_set="generated",
-                loss="crossentropy",
-                optimizer='{"name":"sgd"}',
-                batch_size=128,
-                learning_rate=0.1,
-                momentum=0.9,
-                learning_rate_boundaries=((WORKER_STEPS // 2, 0.1),),
-                evaluation_interval_worker_steps=WORKER_STEPS // 100,
+        ScheduledJob(
+            Job(
+                name=f"job-{number}",
+                total_worker_steps=WORKER_STEPS,
+                workers=workers,
+                recipe=Recipe(
+                    model=f"model {number}",
+                    data_set="generated",
+                    loss="crossentropy",
+                    optimizer='{"name":"sgd"}',
+                    batch_size=128,
+                    learning_rate=0.1,
+                    momentum=0.9,
+                    learning_rate_boundaries=((WORKER_STEPS // 2, 0.1),),
+                    evaluation_interval_worker_steps=WORKER_STEPS // 100,
+                ),
+                metric=DescribedMetric("accuracy"),
             ),
-            metric=DescribedMetric("accuracy"),
+            Protocols("bsp", second),
         )
-        for workers, second, number in itertools.product((8, 16), ("asp", "ssp"), range(NAMES))
+        for (workers, second), number in itertools.product(_CLUSTERS, range(NAMES))
     ]
 
 
-def reference_of(identity: WorkloadIdentity) -> str:
+def reference_of(identity: ScheduledJob) -> str:
     """The reference by which users name a workload."""
     return f"jobs/{identity.name}.py:workload"
 
@@ -121,9 +125,9 @@ def _count_on(database: Database) -> None:
             connection.execute(text("ANALYZE"))  # which its autovacuum does, sooner or later
 
 
-def _workload(identity: WorkloadIdentity) -> Row:
+def _workload(identity: ScheduledJob) -> Row:
     return {
-        **flat(identity),
+        **flat(identity.job),
         "metric_name": identity.decided_by.name,
         "fingerprint": identity.fingerprint,
         "reference": reference_of(identity),
@@ -132,13 +136,12 @@ def _workload(identity: WorkloadIdentity) -> Row:
 
 
 def _add_search(
-    rows: Rows, search: int, identity: WorkloadIdentity, evaluations: int, values: random.Random
+    rows: Rows, search: int, identity: ScheduledJob, evaluations: int, values: random.Random
 ) -> None:
-    fingerprint = identity.fingerprint
     if not is_imported(search):
-        rows[SEARCHES].append(_search(search, fingerprint))
+        rows[SEARCHES].append(_search(search, identity))
     trials = [
-        _trial(search, number, fingerprint, values.gauss(0, 0.003))
+        _trial(search, number, identity, values.gauss(0, 0.003))
         for number in range(TRIALS_PER_SEARCH)
     ]
     rows[TRIALS] += trials
@@ -151,10 +154,11 @@ def _add_search(
         rows[EVIDENCE] += [_evidence(policy, trial) for trial in trials]
 
 
-def _search(search: int, fingerprint: str) -> Row:
+def _search(search: int, identity: ScheduledJob) -> Row:
     return {
         "study": study_of(search),
-        "fingerprint": fingerprint,
+        "fingerprint": identity.fingerprint,
+        **flat(identity.protocols),
         "strategy": "paper",
         "halvings": len(SETTINGS),
         "runs": RUNS,
@@ -168,14 +172,15 @@ def _search(search: int, fingerprint: str) -> Row:
     }
 
 
-def _trial(search: int, number: int, fingerprint: str, noise: float) -> Row:
+def _trial(search: int, number: int, identity: ScheduledJob, noise: float) -> Row:
     percent = SETTINGS[number // RUNS]
     imported = is_imported(search)
     accuracy = 0.92 + noise
     started_at = _START + timedelta(hours=search, minutes=3 * number)
     return {
         "trial_id": search * TRIALS_PER_SEARCH + number + 1,
-        "fingerprint": fingerprint,
+        "fingerprint": identity.fingerprint,
+        **flat(identity.protocols),
         "study": None if imported else study_of(search),
         "trial_number": None if imported else number,
         "source": f"logs/{search}/run_{number}" if imported else None,
@@ -205,7 +210,7 @@ def _trial(search: int, number: int, fingerprint: str, noise: float) -> Row:
     }
 
 
-def _phases(trial: Row, identity: WorkloadIdentity) -> Iterator[Row]:
+def _phases(trial: Row, identity: ScheduledJob) -> Iterator[Row]:
     switch_at = round(WORKER_STEPS * trial["switch_percent"] / 100)
     parts = ((identity.first_protocol, 0, switch_at), (identity.second_protocol, switch_at, None))
     for position, (protocol, start, end) in enumerate(parts):
@@ -235,15 +240,14 @@ def _evaluations(trial: Row, count: int) -> Iterator[Evaluation]:
         )
 
 
-def _policy(search: int, identity: WorkloadIdentity) -> Row:
+def _policy(search: int, identity: ScheduledJob) -> Row:
     return {
         "fingerprint": identity.fingerprint,
         "version": 1 + search // (4 * NAMES),
         "workload": identity.name,
         "workers": identity.workers,
         "total_worker_steps": WORKER_STEPS,
-        "first_protocol": identity.first_protocol,
-        "second_protocol": identity.second_protocol,
+        **flat(identity.protocols),
         "switch_percent": SETTINGS[-1],
         "target_accuracy": 0.92,
         "threshold": 0.01,
@@ -277,7 +281,7 @@ def _evidence(policy: Row, trial: Row) -> Row:
     }
 
 
-def _aliases(known: list[WorkloadIdentity], searches: int) -> Iterator[Row]:
+def _aliases(known: list[ScheduledJob], searches: int) -> Iterator[Row]:
     """`current` is each workload's last version, `pinned` its first."""
     for number, identity in enumerate(known):
         if not is_imported(number) and number < searches:

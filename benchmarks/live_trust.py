@@ -34,7 +34,7 @@ from benchmarks.trainings import PROFILE, identity_of, open_trainer
 from syncswitch.searcher.learning import band_alone
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.search_costs import study_costs
-from syncswitch.storage.records.guard import GuardOutcome, later_switch_points
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 
@@ -108,13 +108,8 @@ class Job:
     def trained(self, percent: float, policy: TimingPolicy | None = None) -> list[Training]:
         """Trainings that begin with a switch point, guarded if there is a policy's band."""
         identity = identity_of(self.reference, self.workers, self.cluster)
-        momentum = identity.momentum_after_switch
-        band = None if policy is None else band_alone(policy, momentum)
-        retries = later_switch_points(percent, momentum) if band else ()
-        specs = [
-            TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
-            for seed in self._seeds
-        ]
+        band = None if policy is None else band_alone(policy)
+        specs = [TrialSpec.of_policy(identity, percent, seed, band) for seed in self._seeds]
         with open_trainer(self.reference, self.workers, self.cluster) as trainer:
             return [_training(trainer.train(spec)) for spec in specs]
 

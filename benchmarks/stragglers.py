@@ -29,7 +29,7 @@ from rich.console import Console
 from benchmarks.console import at_most, new_table, parser
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.speed_up import half_width
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, ScheduledJob
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.local import LAUNCHERS, load_local_workload
 from syncswitch.trainers.faults.injections import injections
@@ -87,7 +87,7 @@ class Row:
 
 
 @contextlib.contextmanager
-def opened(arguments: argparse.Namespace) -> Iterator[tuple[Trainer, WorkloadIdentity]]:
+def opened(arguments: argparse.Namespace) -> Iterator[tuple[Trainer, ScheduledJob]]:
     """The trainer, and its job."""
     reference, workers = arguments.workload, arguments.workers
     if arguments.trainer == "local":

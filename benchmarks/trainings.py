@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.delay_compensation import CompensatedTrainer
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
@@ -177,7 +177,7 @@ def open_trainer(reference: str, workers: int, cluster: str, compensates: bool =
 
 def identity_of(
     reference: str, workers: int, cluster: str, pair: tuple[str, str] = ("bsp", "asp")
-) -> WorkloadIdentity:
+) -> ScheduledJob:
     """Returns the identity of a job on one of the clusters."""
     workload = load_workload(reference)
     if cluster in CLUSTERS:

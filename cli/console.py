@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.job import ScheduledJob
     from syncswitch.storage.records.trial import Evaluation, RunEvent
 
 EXIT_OK = 0
@@ -167,7 +167,7 @@ class RunProgress(Observer):
 
     def __init__(
         self,
-        identity: WorkloadIdentity,
+        identity: ScheduledJob,
         title: str,
         write: Callable[[str], None],
         bars: Progress | None = None,

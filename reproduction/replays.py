@@ -18,7 +18,7 @@ from reproduction.simulator import PlayedRun, SimulatedSearch, played_run, searc
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.metrics import whole_run_seconds
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.trainers.replay import RecordedRun, Recording
 
 # Searches that are reported together.
@@ -59,7 +59,7 @@ class PlayedRecording:
         return None if run is None else self.played[run.name]
 
 
-def _played(run: RecordedRun, identity: WorkloadIdentity, stop: StopRule) -> PlayedRun:
+def _played(run: RecordedRun, identity: ScheduledJob, stop: StopRule) -> PlayedRun:
     if run.diverged or not run.stopped_early:
         return played_run(run, stop)
     # It may be stopped where its record ends; the rest of its time is estimated.

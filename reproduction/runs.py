@@ -91,7 +91,10 @@ def read_runs(database: Database, workload: str, has_variants: bool = False) -> 
         for trial in trials:
             if trial.trial_id not in whole or trial.result.stopped_early:
                 continue
-            run = _run(trial, whole[trial.trial_id].evaluations, variants[fingerprint])
+            variant = _variant_of(trial, variants[fingerprint])
+            if variant and not has_variants:
+                continue
+            run = _run(trial, whole[trial.trial_id].evaluations, variant)
             cluster = (run.workers, run.cluster, run.total_worker_steps)
             same = (*cluster, run.variant, run.name, run.under, run.seed)
             key = trial.trial_id if run.seed is None else same
@@ -103,13 +106,13 @@ def _variants(database: Database, workload: str, has_variants: bool) -> dict[str
     """By fingerprint of the jobs in question; the workload as it is goes before its variants."""
     registry = PolicyRegistry(database)
     chosen = registry.workloads(normal_reference(workload))[::-1]
-    found = {known.identity.fingerprint: _variant(known.reference) for known in chosen}
+    found = {known.job.fingerprint: _variant(known.reference) for known in chosen}
     if has_variants:
         bases = {split_variant(known.reference)[0] for known in chosen}
-        for name in {known.identity.name for known in chosen}:
+        for name in {known.job.name for known in chosen}:
             for known in registry.workloads(name)[::-1]:
                 if split_variant(known.reference)[0] in bases:
-                    found[known.identity.fingerprint] = _variant(known.reference)
+                    found[known.job.fingerprint] = _variant(known.reference)
         return found
     usual = min(found.values(), default="")
     return {fingerprint: variant for fingerprint, variant in found.items() if variant == usual}
@@ -117,7 +120,18 @@ def _variants(database: Database, workload: str, has_variants: bool) -> dict[str
 
 def _variant(reference: str) -> str:
     _, fields = split_variant(reference)
-    return ",".join(f"{field}={value}" for field, value in fields.items())
+    # The rule of the second protocol is that of each trial.
+    return ",".join(f"{field}={value}" for field, value in fields.items() if field != _RULE)
+
+
+_RULE = "momentum_after_switch"
+
+
+def _variant_of(trial: StoredTrial, variant: str) -> str:
+    rule = trial.job.momentum_after_switch
+    if rule in (None, "same", "own", "own-optimizer") or trial.candidate_percent == 100:
+        return variant
+    return ",".join(filter(None, (f"{_RULE}={rule}", variant)))
 
 
 def _run(trial: StoredTrial, curve: tuple[Evaluation, ...], variant: str) -> FigureRun:

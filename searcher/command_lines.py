@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import Command, Run, Set, WorkloadError
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ DERIVED = {"accuracy_range", "bearing", "goes_back", "owns_momentum", "owns_opti
 
 
 def use_command(
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     loaded_from: str | None,
     called: str,
     version: int | None,
@@ -49,7 +49,7 @@ def use_command(
 
 
 def search_command(
-    identity: WorkloadIdentity, called: str, search: SearchInfo, conditions: RunConditions
+    identity: ScheduledJob, called: str, search: SearchInfo, conditions: RunConditions
 ) -> Run:
     """The command that makes a search again, or goes on with it, without its trainer's own options.
 
@@ -76,7 +76,7 @@ def search_command(
     return Run(Command.SEARCH, (called, *given, *_of_strategy(options), *_as_found(conditions)))
 
 
-def _of_command(identity: WorkloadIdentity) -> list[Set]:
+def _of_command(identity: ScheduledJob) -> list[Set]:
     """The options of a training command's job, as far as a database knows them."""
     metric = identity.decided_by
     given = [Set("trainer", "command"), Set("total_steps", identity.total_worker_steps)]

@@ -34,11 +34,11 @@ from syncswitch.searcher.words import measured_threshold_text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import Command, Run, Said, Set, UserError
 from syncswitch.storage.metrics import mean_of, seconds_at_pace
-from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry, current_ones
 from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch, Target
-from syncswitch.storage.records.job import OWN_RULES, SearchInfo, WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import OWN_RULES, ScheduledJob, SearchInfo, protocol_text
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
@@ -153,7 +153,6 @@ class UsedJob:
     Attributes:
         uses: The uses in the order in which they were recorded, without disturbed ones.
         goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
-        momentum: That of the job after the switch, as in its identity.
         unrecorded: What a first run teaches, before there is a policy that it is a use of.
         experience: Reads what other jobs of this database with the same second phase have shown,
             which takes a moment the first time; None without any.
@@ -162,9 +161,12 @@ class UsedJob:
     policy: TimingPolicy
     uses: tuple[StoredTrial, ...]
     goes_back: bool = True
-    momentum: str | None = None
     unrecorded: tuple[Observation, ...] = ()
     experience: Callable[[], Experience | None] = lambda: None
+
+    @property
+    def _rule(self) -> str | None:
+        return self.policy.protocols.momentum_after_switch
 
     @property
     def kept(self) -> list[bool]:
@@ -214,7 +216,7 @@ class UsedJob:
         policy, target = self.policy, self.target
         if target is None or not self.uses or not is_alone(self.uses[-1]):
             return []
-        first = protocol_text(policy.job.first_protocol)
+        first = protocol_text(policy.protocols.first_protocol)
         last = self.uses[-1].result.converged_accuracy
         if last is not None and last <= self.collapse_limit:
             reached, aim = policy.job.metric.text(last), policy.job.metric.text(target.accuracy)
@@ -256,7 +258,7 @@ class UsedJob:
         promise = Promise() if before is None else before.promise
         return Revision(
             self.policy.version,
-            self.policy.job.first_protocol,
+            self.policy.protocols.first_protocol,
             here,
             len(self.kept),
             failed,
@@ -288,15 +290,17 @@ class UsedJob:
 
     def _point(self, percent: float) -> float:
         """The switch point of the strategy that is the same step of the job."""
-        return self._points[steps_of(self.policy.job)(percent)]
+        return self._points[
+            steps_of(self.policy.job, self.policy.protocols.first_protocol)(percent)
+        ]
 
     @functools.cached_property
     def _points(self) -> dict[int, float]:
         """The usual switch points and those of its runs by their step; each step has one."""
-        usual, policy = AdaptiveStrategy(halvings=6).with_momentum(self.momentum), self.policy
+        usual, policy = AdaptiveStrategy(halvings=6).with_momentum(self._rule), self.policy
         tried = (run.switch_percent for run in self._runs)
         every = sorted({*usual.grid(), *tried, policy.switch_percent})
-        step_of = steps_of(policy.job)
+        step_of = steps_of(policy.job, policy.protocols.first_protocol)
         distinct = replace(usual, switch_points=tuple(every)).distinct(step_of)
         return {step_of(percent): percent for percent in distinct.grid()}
 
@@ -324,7 +328,7 @@ class UsedJob:
     def strategy(self) -> AdaptiveStrategy:
         """The strategy of a search for this job, over all switch points of its runs so far."""
         policy, experience = self.policy, self.experience()
-        usual = AdaptiveStrategy(halvings=6).with_momentum(self.momentum)
+        usual = AdaptiveStrategy(halvings=6).with_momentum(self._rule)
         known_runs = policy.band.runs if policy.band is not None else 0
         has_baseline = any(
             run.switch_percent == BASELINE_PERCENT and not run.diverged for run in self.observations
@@ -351,7 +355,7 @@ class UsedJob:
         """Switch points, and the share of jobs that bear a switch there, before the first run."""
         from syncswitch.searcher.strategies.adaptive.guesses import experience_of
 
-        experience = self.experience() or experience_of(_usual_prior(self.momentum), ())
+        experience = self.experience() or experience_of(_usual_prior(self._rule), ())
         return tuple((percent, experience.share(percent)) for percent, _ in experience.bearing)
 
     def bearing_likelihood(self) -> Floats:
@@ -368,7 +372,7 @@ class UsedJob:
         if band is None or target is None or not (target.runs and self.threshold):
             return band
         held_to = (target.accuracy, target.margin(self.threshold))
-        if self.momentum in OWN_RULES:
+        if self._rule in OWN_RULES:
             held_to = self._assessment().target() or held_to
         return BelievedBand(held_to[0], band.threshold, band.runs, band.curve, held_to[1])
 
@@ -498,7 +502,7 @@ class NextRun:
 
 def next_run(
     database: Database,
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     expected_runs: int,
     goes_back: bool | None = None,
     allowed: AllowedLoss | None = None,
@@ -508,19 +512,19 @@ def next_run(
     Where a user has allowed a loss, a policy with another one gets a new version. Raises UserError
     as `UsedJob.next_percent`.
     """
-    policies = PolicyRegistry(database).lookup(identity.fingerprint)
-    begins_anew = policies or (allowed is not None and allowed.runs)
+    policy = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
+    begins_anew = policy or (allowed is not None and allowed.runs)
     begin = None if begins_anew else simulated_policy(database, identity)
     if begin is not None:
         begun = _band_of(begin)
         if allowed is not None:
             begun = replace(begun, threshold=allowed.threshold)
         return NextRun(None, begin.switch_percent, begun, begin, learns=True)
-    if policies:
-        job = used_job(database, policies[0], goes_back)
+    if policy is not None:
+        job = used_job(database, policy, goes_back)
         own = None if allowed is None else job.with_threshold(allowed)
         if own is not None:
-            published = PolicyRegistry(database).publish(own, replaces=policies[0].version)
+            published = PolicyRegistry(database).publish(own, replaces=policy.version)
             job = replace(job, policy=published)
         band = job.band(TrialStore(database).curves(identity.fingerprint, of_uses=True))
     else:
@@ -530,7 +534,7 @@ def next_run(
     is_measured = band is None or band.target_accuracy is not None
     experience = None if is_measured else job.experience()
     return NextRun(
-        job.policy if policies else None,
+        None if policy is None else job.policy,
         percent,
         band,
         learns=True,
@@ -544,7 +548,7 @@ def next_run(
 
 def _unused_job(
     database: Database,
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     goes_back: bool | None,
     lessons: Iterable[Observation] = (),
 ) -> UsedJob:
@@ -556,11 +560,11 @@ def _unused_job(
         software=software_versions(),
         promise=Promise(reason=UNTRIED_REASON),
     )
-    momentum, experience = identity.momentum_after_switch, _experience_of_others(database, identity)
-    return UsedJob(blank, (), goes_back is not False, momentum, tuple(lessons), experience)
+    experience = _experience_of_others(database, blank)
+    return UsedJob(blank, (), goes_back is not False, tuple(lessons), experience)
 
 
-def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
+def simulated_policy(database: Database, identity: ScheduledJob) -> TimingPolicy | None:
     """The newest policy from which the first real run of a job may begin; None without one.
 
     It was found for the same job on a simulated cluster. The first protocol alone makes the same
@@ -568,10 +572,11 @@ def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPo
     its target and band. Training times and the effect of stale gradients are learnt from real runs
     alone.
     """
-    for entry in PolicyRegistry(database).entries(workload=identity.name):
-        real = replace(entry.identity, simulated_cluster=None)
-        is_twin = real != entry.identity and real.fingerprint == identity.fingerprint
-        if is_twin and CURRENT in entry.aliases and entry.policy.threshold:
+    for entry in current_ones(PolicyRegistry(database).entries(workload=identity.name)):
+        real = replace(entry.job, simulated_cluster=None)
+        is_twin = real != entry.job and real.fingerprint == identity.fingerprint
+        is_alike = is_twin and entry.policy.protocols == identity.protocols
+        if is_alike and entry.policy.threshold:
             return entry.policy
     return None
 
@@ -594,7 +599,7 @@ def _band_of(policy: TimingPolicy) -> Band:
 
 def first_policy(
     database: Database,
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     reference: str,
     record: TrialRecord,
     begins_from: TimingPolicy | None = None,
@@ -651,7 +656,7 @@ def first_policy(
             baseline_seconds=seconds if began == BASELINE_PERCENT else None,
         ),
     )
-    register_workload(database, identity, reference)
+    register_workload(database, identity.job, reference)
     return PolicyRegistry(database).publish(policy)
 
 
@@ -673,7 +678,8 @@ def revise(database: Database, policy: TimingPolicy) -> tuple[Revision, TimingPo
 
 
 def _is_current(database: Database, policy: TimingPolicy) -> bool:
-    return PolicyRegistry(database).aliases(policy.job.fingerprint).get(CURRENT) == policy.version
+    current = PolicyRegistry(database).current(policy.job.fingerprint, policy.protocols)
+    return current is not None and current.version == policy.version
 
 
 def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
@@ -683,7 +689,7 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
     options of the job's searches and from the cost of its failed switches.
     """
     fingerprint = policy.job.fingerprint
-    counted = _counted_uses(database, fingerprint)
+    counted = _counted_uses(database, policy)
     if goes_back is None:
         first_failures = (use.failed[0] for use in counted if use.failed)
         has_begun_anew = any(
@@ -693,12 +699,8 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
         searches = TrialStore(database).searches(workload=fingerprint)
         told = [search.options.get("goes_back", True) for search in searches]
         goes_back = all(told) and not has_begun_anew
-    registered = PolicyRegistry(database).workload(fingerprint)
-    if registered is None:
-        return UsedJob(policy, counted, goes_back)
-    identity = registered.identity
-    momentum, experience = identity.momentum_after_switch, _experience_of_others(database, identity)
-    return UsedJob(policy, counted, goes_back, momentum, experience=experience)
+    experience = _experience_of_others(database, policy)
+    return UsedJob(policy, counted, goes_back, experience=experience)
 
 
 def as_known_now(database: Database, policy: TimingPolicy) -> TimingPolicy:
@@ -718,44 +720,40 @@ def as_known_now(database: Database, policy: TimingPolicy) -> TimingPolicy:
     )
 
 
-def _counted_uses(database: Database, fingerprint: str) -> tuple[StoredTrial, ...]:
-    return tuple(use for use in uses(database, fingerprint) if not use.under.injections)
+def _counted_uses(database: Database, policy: TimingPolicy) -> tuple[StoredTrial, ...]:
+    every = uses(database, policy.job.fingerprint, policy.protocols)
+    return tuple(use for use in every if not use.under.injections)
 
 
 def _experience_of_others(
-    database: Database, identity: WorkloadIdentity
+    database: Database, policy: TimingPolicy
 ) -> Callable[[], Experience | None]:
     """Reads what the other jobs of a database say of how early such a job bears a switch.
 
-    They count with the same protocols and the same momentum after the switch, by their current
-    policy and its uses; of many the newest. It is read at the first call, also for copies of a job.
+    They count with the same protocols, by their current policy and its uses; of many the newest.
+    It is read at the first call, also for copies of a job.
     """
-    return functools.cache(lambda: _read_experience(database, identity))
+    return functools.cache(lambda: _read_experience(database, policy))
 
 
-def _read_experience(database: Database, identity: WorkloadIdentity) -> Experience | None:
+def _read_experience(database: Database, policy: TimingPolicy) -> Experience | None:
     from syncswitch.searcher.strategies.adaptive.guesses import experience_of
-
-    def rule(job: WorkloadIdentity) -> tuple[str, str, str | None]:
-        return job.first_protocol, job.second_protocol, job.momentum_after_switch
 
     likelihoods = []
     others = [
         entry
-        for entry in PolicyRegistry(database).entries()
-        if CURRENT in entry.aliases
-        and entry.identity.fingerprint != identity.fingerprint
-        and rule(entry.identity) == rule(identity)
+        for entry in current_ones(PolicyRegistry(database).entries())
+        if entry.policy.job.fingerprint != policy.job.fingerprint
+        and entry.policy.protocols == policy.protocols
     ]
     for entry in others[:_MOST_JOBS]:
-        counted = _counted_uses(database, entry.policy.job.fingerprint)
-        job = UsedJob(entry.policy, counted, momentum=identity.momentum_after_switch)
+        job = UsedJob(entry.policy, _counted_uses(database, entry.policy))
         with suppress(UserError):  # nothing to compare with
             if job.threshold and job.observations:
                 likelihoods.append(job.bearing_likelihood())
     if not likelihoods:
         return None
-    return experience_of(_usual_prior(identity.momentum_after_switch), likelihoods)
+    return experience_of(_usual_prior(policy.protocols.momentum_after_switch), likelihoods)
 
 
 def _usual_prior(momentum: str | None) -> Prior:
@@ -779,21 +777,18 @@ def _stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | 
     return None
 
 
-def band(database: Database, policy: TimingPolicy, momentum: str | None = None) -> Band | None:
-    """The band for the next run with a policy, from its search and all uses since.
-
-    `momentum` is that of the job after the switch, in case the database does not know the policy.
-    """
+def band(database: Database, policy: TimingPolicy) -> Band | None:
+    """The band for the next run with a policy, from its search and all uses since."""
     stored = _stored_version(database, policy)
     if stored is None:
-        return band_alone(policy, momentum)
+        return band_alone(policy)
     curves = TrialStore(database).curves(stored.job.fingerprint, of_uses=True)
     return used_job(database, stored).band(curves)
 
 
-def band_alone(policy: TimingPolicy, momentum: str | None) -> Band | None:
+def band_alone(policy: TimingPolicy) -> Band | None:
     """The band for the next run with a policy of a file, from its search."""
-    return UsedJob(policy, (), momentum=momentum).band({})
+    return UsedJob(policy, ()).band({})
 
 
 def after_use(
@@ -817,7 +812,7 @@ def after_use(
     words += job.spread_words()
     if not _is_current(database, stored):
         return words
-    first, metric = protocol_text(stored.job.first_protocol), stored.job.metric
+    first, metric = protocol_text(stored.protocols.first_protocol), stored.job.metric
     measured: TimingPolicy | None = None
     if expected_runs is not None:
         measured = job.with_measured_threshold()
@@ -844,14 +839,14 @@ def after_use(
     if expected_runs is None:
         given: list[str | Set] = [stored.job.workload, Set("workers", stored.job.workers)]
         workload = registry.workload(stored.job.fingerprint)
-        if workload is not None and workload.identity.simulated_cluster is not None:
+        if workload is not None and workload.job.simulated_cluster is not None:
             given.append(Set("cluster", "simulated"))
         publish = Run(Command.REVISE, tuple(given), "publish it with:")
         return [*words, UserError(revision.why, remedy=publish)]
     new = registry.publish(job.draft(revision), replaces=stored.version)
     switch = f"a switch at {new.switch_percent:g} %"
     if new.switch_percent == BASELINE_PERCENT:
-        switch = f"{protocol_text(new.job.first_protocol)} alone"
+        switch = f"{protocol_text(new.protocols.first_protocol)} alone"
     return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
 
 

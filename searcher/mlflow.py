@@ -7,7 +7,7 @@ from pathlib import Path
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import Command, Run, Said, Set, UserError, reason_of
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 
 
 def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
@@ -24,7 +24,7 @@ def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
 def copy_to_mlflow(
     uri: str | None,
     database: Database,
-    jobs: Iterable[WorkloadIdentity],
+    jobs: Iterable[ScheduledJob],
     tell: Callable[[Said], object],
 ) -> None:
     """Brings MLflow at a tracking URI, if there is one, up to date with some jobs.

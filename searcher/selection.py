@@ -21,8 +21,8 @@ from syncswitch.storage.errors import (
     leave_out,
 )
 from syncswitch.storage.policies.file import read_policy_file
-from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry, current_ones
+from syncswitch.storage.records.job import Job, Protocols, RegisteredWorkload
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import parse_named_pair
@@ -87,30 +87,40 @@ class Selection:
     def search(self) -> Run:
         return Run(Command.SEARCH, (self.reference, *self.options), "find one with:")
 
-    def fits(self, job: WorkloadIdentity) -> bool:
-        return (
-            self.workers in (None, job.workers)
-            and self.pair in (None, (job.first_protocol, job.second_protocol))
-            and self.cluster in (None, job.simulated_cluster, _kind(job))
-        )
+    def fits(self, job: Job) -> bool:
+        clusters = (None, job.simulated_cluster, _kind(job))
+        return self.workers in (None, job.workers) and self.cluster in clusters
 
-    def meant(self, entries: Iterable[PolicyEntry]) -> list[PolicyEntry]:
-        """Those of the policies that fit and have the version or alias."""
+    def has_pair(self, protocols: Protocols) -> bool:
+        return self.pair in (None, (protocols.first_protocol, protocols.second_protocol))
+
+    def fitting(self, entries: Iterable[PolicyEntry]) -> list[PolicyEntry]:
+        """Those of the policies that are for such a job and have these protocols."""
         return [
             entry
             for entry in entries
-            if self.fits(entry.identity)
-            and self.choice in (str(entry.policy.version), *entry.aliases)
+            if self.fits(entry.job) and self.has_pair(entry.policy.protocols)
+        ]
+
+    def meant(self, entries: Sequence[PolicyEntry]) -> list[PolicyEntry]:
+        """Those of the policies that fit and have the version or alias."""
+        if self.choice == CURRENT and self.pair is not None:
+            entries = current_ones(entries)
+            return self.fitting(entries)
+        return [
+            entry
+            for entry in self.fitting(entries)
+            if self.choice in (str(entry.policy.version), *entry.aliases)
         ]
 
 
-def _kind(job: WorkloadIdentity) -> ClusterKind:
+def _kind(job: Job) -> ClusterKind:
     return "real" if job.simulated_cluster is None else "simulated"
 
 
 def _real_first(fitting: Sequence[_Known]) -> tuple[list[_Known], list[_Known]]:
     """Splits what fits into what is meant and the rest: simulated jobs give way to real ones."""
-    real = [one for one in fitting if _kind(one.identity) == "real"]
+    real = [one for one in fitting if _kind(one.job) == "real"]
     return (real, [one for one in fitting if one not in real]) if real else (list(fitting), [])
 
 
@@ -122,20 +132,20 @@ def only_job(
     Raises UserError if of the `jobs` that the reference names none fits, or several do. `place` is
     the database, for messages.
     """
-    meant, others = _real_first([one for one in jobs if selection.fits(one.identity)])
+    meant, others = _real_first([one for one in jobs if selection.fits(one.job)])
     if len(meant) == 1:
         return meant[0], others
     reference = selection.reference
     if meant:
         raise UserError(
-            f"{reference!r} names {len(meant)} jobs: {named_jobs(one.identity for one in meant)}",
+            f"{reference!r} names {len(meant)} jobs: {named_jobs(one.job for one in meant)}",
             remedy=_HOW_TO_CHOOSE,
         )
     if jobs:
         raise UserError(
             f"{reference!r} has no runs on such a cluster; there is:"
-            f" {named_jobs(one.identity for one in jobs)}",
-            remedy=("choose one of them", *map(leave_out, ("workers", "protocols", "cluster"))),
+            f" {named_jobs(one.job for one in jobs)}",
+            remedy=("choose one of them", *map(leave_out, ("workers", "cluster"))),
         )
     raise UserError(
         f"no workload {reference!r} in {place}",
@@ -146,18 +156,24 @@ def only_job(
     )
 
 
-def named_jobs(jobs: Iterable[WorkloadIdentity], beside: Iterable[WorkloadIdentity] = ()) -> str:
-    """Jobs of one workload, told apart by cluster and fingerprint.
+def named_jobs(jobs: Iterable[Job]) -> str:
+    """Jobs of one workload, told apart by cluster and fingerprint."""
+    return "; ".join(f"{job.size} [{job.fingerprint[:12]}]" for job in jobs)
+
+
+def _named_policies(entries: Iterable[PolicyEntry], beside: Iterable[PolicyEntry] = ()) -> str:
+    """Policies of jobs of one workload, told apart by cluster, protocols and fingerprint.
 
     Where they differ in the momentum after the switch, or from those that they are named `beside`,
     they are told apart by that, too.
     """
-    named = list(jobs)
-    rules = {job.momentum_after_switch for job in (*named, *beside)}
+    named = list(entries)
+    rules = {entry.policy.protocols.momentum_after_switch for entry in (*named, *beside)}
 
-    def described(job: WorkloadIdentity) -> str:
-        rule = momentum_text(job.momentum_after_switch) if len(rules) > 1 else None
-        return f"{job.cluster}{(rule and f', {rule}') or ''} [{job.fingerprint[:12]}]"
+    def described(entry: PolicyEntry) -> str:
+        rule = momentum_text(entry.policy.protocols.momentum_after_switch)
+        more = f", {rule}" if len(rules) > 1 and rule else ""
+        return f"{entry.identity.cluster}{more} [{entry.identity.fingerprint[:12]}]"
 
     return "; ".join(map(described, named))
 
@@ -180,7 +196,7 @@ def is_policy_file(choice: str) -> bool:
 def filed_policy(path: str) -> PolicyEntry:
     """The policy of a file, with its job; its alias is the path. Raises PolicyError if altered."""
     content = read_policy_file(path)
-    return PolicyEntry(content.policy, (path,), None, content.workload.identity)
+    return PolicyEntry(content.policy, (path,), None, content.workload.job)
 
 
 def known_policies(selection: Selection, storage_url: str) -> list[PolicyEntry]:
@@ -199,7 +215,7 @@ def none_found(
 ) -> PolicyError:
     """The error where none of the known policies of a workload is meant."""
     reference, choice, entries = selection.reference, selection.choice, list(entries)
-    if fitting := [entry for entry in entries if selection.fits(entry.identity)]:
+    if fitting := selection.fitting(entries):
         versions = sorted({entry.policy.version for entry in fitting})
         aliases = sorted({alias for entry in fitting for alias in entry.aliases})
         names = ", ".join([*map(str, versions), *aliases])
@@ -239,7 +255,7 @@ def chosen_policy(
     if len(meant) > 1 and not may_guess:
         raise PolicyError(
             f"{len(meant)} policies of {meant[0].policy.job.workload!r} fit:"
-            f" {named_jobs(one.identity for one in meant)}",
+            f" {_named_policies(meant)}",
             remedy=how_to_choose,
         )
     chosen, others = meant[0], meant[1:] + others
@@ -247,7 +263,7 @@ def chosen_policy(
         which = "the newest" if chosen is fitting[0] else "the newest real one"
         if len(meant) == 1:
             which = "the real one"
-        beside = named_jobs((one.identity for one in others), [chosen.identity])
+        beside = _named_policies(others, [chosen])
         word = f"{which} of {len(fitting)}, for {chosen.identity.cluster}; others: {beside}"
         tell(UserError(word, remedy=how_to_choose))
     return chosen

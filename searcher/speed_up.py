@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from syncswitch.storage.metrics import student_half_width
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.values import StoredTrial
@@ -108,7 +108,7 @@ def _half_width(groups: Sequence[Sequence[float]], inverse_runs: float) -> float
 
 
 def speed_ups(
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     runs: Iterable[tuple[float, StoredTrial]],
     baseline_percent: float = BASELINE_PERCENT,
 ) -> dict[float, SpeedUp]:
@@ -129,9 +129,7 @@ def speed_ups(
     return {percent: gain for percent, gain in gains.items() if gain is not None}
 
 
-def _paces(
-    identity: WorkloadIdentity, protocol: str, completed: Sequence[StoredTrial]
-) -> list[float]:
+def _paces(identity: ScheduledJob, protocol: str, completed: Sequence[StoredTrial]) -> list[float]:
     """The time of all W worker-steps at the pace of each phase that is longer than a warm-up."""
     phases = (
         (phase.end_worker_step - phase.start_worker_step, phase.seconds)

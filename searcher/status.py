@@ -30,7 +30,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries.search_costs import SearchCost, wall_seconds
-from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, ScheduledJob, SearchInfo
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import running_accuracies
@@ -149,7 +149,7 @@ class SearchStatus:
     """
 
     info: SearchInfo
-    job: WorkloadIdentity
+    job: ScheduledJob
     conditions: RunConditions
     state: str
     is_under_way: bool
@@ -192,7 +192,7 @@ class StatusReader:
             for search in TrialStore(database).searches(workload=self.workload):
                 workload = PolicyRegistry(database).workload(search.fingerprint)
                 assert workload is not None  # every search refers to one
-                identity = workload.identity
+                identity = ScheduledJob(workload.job, search.protocols)
                 if self.workers not in (None, identity.workers):
                     continue
                 status = self._finished.get(search.study)
@@ -207,7 +207,7 @@ class StatusReader:
 
 
 def _read(
-    database: Database, search: SearchInfo, identity: WorkloadIdentity, *, with_rest: bool
+    database: Database, search: SearchInfo, identity: ScheduledJob, *, with_rest: bool
 ) -> StoredSearch:
     # Before the runs: a search that is decided in between has all of them.
     policy = PolicyRegistry(database).published(search.fingerprint, search.study)
@@ -246,7 +246,7 @@ class StoredSearch:
     """A search as the database has it: all its runs by number, and what is known of them."""
 
     search: SearchInfo
-    job: WorkloadIdentity
+    job: ScheduledJob
     rows: Mapping[int, StoredTrial]
     finished: Sequence[Observation]
     states: Mapping[int, TrialState]

@@ -32,7 +32,7 @@ from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import Command, Run, Set, UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, ScheduledJob
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
@@ -135,7 +135,7 @@ class SweptJob:
         own_policy: The job's own current policy, where policies of other jobs are tried on it.
     """
 
-    identity: WorkloadIdentity
+    identity: ScheduledJob
     conditions: RunConditions
     study: str
     new_runs: int
@@ -284,13 +284,14 @@ class SweepPlan:
             )
         return rows
 
-    def _own_policy(self, database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
+    def _own_policy(self, database: Database, identity: ScheduledJob) -> TimingPolicy | None:
         if not self.policies:
             return None
-        own = next(iter(PolicyRegistry(database).lookup(identity.fingerprint)), None)
+        own = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
         # A file does not say which version it is here.
-        tried = {(policy.job.fingerprint, policy.switch_percent) for policy in self.policies}
-        return None if own and (own.job.fingerprint, own.switch_percent) in tried else own
+        tried = [(one.job.fingerprint, one.protocols, one.switch_percent) for one in self.policies]
+        is_tried = own and (own.job.fingerprint, own.protocols, own.switch_percent) in tried
+        return None if is_tried else own
 
     def _strategy(self, job: Job, own: TimingPolicy | None, *, is_first: bool) -> SweepStrategy:
         """The runs of a job; the first one also measures the target if none is given.
@@ -343,8 +344,7 @@ def plan_sweep(
     points = () if at is None and tried else _switch_points(USUAL_POINTS if at is None else at)
     points = tuple(dict.fromkeys((*points, *tried)))
     if policies:
-        jobs_of = [policy.job for policy in policies]
-        protocols = protocols or [f"{job.first_protocol},{job.second_protocol}" for job in jobs_of]
+        protocols = protocols or [policy.protocols.pair for policy in policies]
         threshold = policies[0].threshold if threshold is None else threshold
     # Everything is compared with BSP alone, or with the first protocol alone if no pair has BSP.
     pairs = list(dict.fromkeys(trainer.pair(text) for text in protocols or (None,)))

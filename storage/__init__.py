@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
     from syncswitch.storage.policies.file import read_policy_file, write_policy
     from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+    from syncswitch.storage.records.job import RunConditions, ScheduledJob
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import (
         Evaluation,
@@ -33,6 +33,7 @@ __all__ = [
     "RetryableError",
     "RunConditions",
     "RunEvent",
+    "ScheduledJob",
     "StoredTrial",
     "SyncSwitchError",
     "TimingPolicy",
@@ -40,7 +41,6 @@ __all__ = [
     "TrialSpec",
     "TrialStore",
     "UserError",
-    "WorkloadIdentity",
     "open_database",
     "read_policy_file",
     "write_policy",
@@ -53,7 +53,7 @@ __getattr__ = lazy_names(
         "errors": "FatalError RetryableError SyncSwitchError UserError",
         "policies.file": "read_policy_file write_policy",
         "policies.registry": "PolicyRegistry",
-        "records.job": "RunConditions WorkloadIdentity",
+        "records.job": "RunConditions ScheduledJob",
         "records.policy": "TimingPolicy",
         "records.trial": "Evaluation PhaseRecord RunEvent TrialRecord TrialSpec",
         "trials.store": "TrialStore",

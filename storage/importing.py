@@ -29,8 +29,8 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError, RecordingError
 from syncswitch.storage.files import check_plain_file
 from syncswitch.storage.metrics import is_converged
-from syncswitch.storage.records.flat import nested
-from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
+from syncswitch.storage.records.flat import flat, nested
+from syncswitch.storage.records.job import LARGEST_INTEGER, ScheduledJob
 from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
@@ -126,7 +126,7 @@ class ImportedRun:
     """
 
     source: str
-    identity: WorkloadIdentity
+    identity: ScheduledJob
     candidate_percent: float | None
     switch_percent: float
     replicate: int
@@ -150,7 +150,7 @@ class ImportReport:
     imported_runs: int
     present_runs: int
     imported_evaluations: int
-    workloads: tuple[WorkloadIdentity, ...]
+    workloads: tuple[ScheduledJob, ...]
 
 
 def read_table(path: Path) -> list[ImportedRun]:
@@ -282,7 +282,7 @@ def _run(path: Path, given: Mapping[Any, Any], rows: Sequence[_Test]) -> Importe
         raise _fault(path, place, both, "two different ones")
     imported = ImportedRun(
         source=f"{run.workload}/{run.run}",
-        identity=nested(WorkloadIdentity, {"name": run.workload, **run.model_dump()}),
+        identity=nested(ScheduledJob, {"name": run.workload, **run.model_dump()}),
         **run.model_dump(include=_OF_RUNS),
         **_measured(path, place, run, rows),
     )
@@ -423,7 +423,7 @@ def _add(connection: Connection, runs: Sequence[ImportedRun]) -> list[ImportedRu
     if not new:
         return []
     for identity in {_fingerprint(run.identity): run.identity for run in new}.values():
-        upsert_workload(connection, identity, reference=identity.name)
+        upsert_workload(connection, identity.job, reference=identity.name)
     statement = insert(TRIALS).returning(TRIALS.c.source, TRIALS.c.trial_id)
     rows = connection.execute(statement, [_trial_values(run) for run in new])
     trial_ids = {row.source: row.trial_id for row in rows}
@@ -456,6 +456,7 @@ def _trial_values(run: ImportedRun) -> dict[str, Any]:
     return {
         **{name: getattr(run, name) for name in names},
         "fingerprint": _fingerprint(run.identity),
+        **flat(run.identity.protocols),
         "state": TrialState.COMPLETE,
         "converged_accuracy": run.final_accuracy,
         "converged_evaluations": 1 if is_measured else None,
@@ -464,7 +465,7 @@ def _trial_values(run: ImportedRun) -> dict[str, Any]:
 
 
 @lru_cache
-def _fingerprint(identity: WorkloadIdentity) -> str:
+def _fingerprint(identity: ScheduledJob) -> str:
     return identity.fingerprint
 
 

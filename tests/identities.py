@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from syncswitch.storage.records.job import Recipe, WorkloadIdentity
+from syncswitch.storage.records.job import Job, Protocols, Recipe, ScheduledJob
 from syncswitch.storage.records.metric import DescribedMetric
 
-GENERATED = WorkloadIdentity(
-    name="generated",
-    total_worker_steps=3000,
-    workers=4,
-    first_protocol="bsp",
-    second_protocol="asp",
-    recipe=Recipe(
-        model="0" * 64,
-        data_set="none",
-        loss="none",
-        optimizer="{}",
-        batch_size=32,
-        learning_rate=0.1,
-        momentum=0.9,
-        learning_rate_boundaries=((1500, 0.1),),
-        evaluation_interval_worker_steps=50,
+GENERATED = ScheduledJob(
+    Job(
+        name="generated",
+        total_worker_steps=3000,
+        workers=4,
+        recipe=Recipe(
+            model="0" * 64,
+            data_set="none",
+            loss="none",
+            optimizer="{}",
+            batch_size=32,
+            learning_rate=0.1,
+            momentum=0.9,
+            learning_rate_boundaries=((1500, 0.1),),
+            evaluation_interval_worker_steps=50,
+        ),
+        metric=DescribedMetric("accuracy"),
     ),
-    metric=DescribedMetric("accuracy"),
-    momentum_after_switch="same",
+    Protocols("bsp", "asp", "same"),
 )
 UNRECORDED = (
     "model",

@@ -38,8 +38,8 @@ from syncswitch.storage.policies.unmeasured import (
     unmeasured_text,
     watched_metric,
 )
-from syncswitch.storage.records.guard import Band, FailedSwitch, later_switch_points
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
+from syncswitch.storage.records.guard import Band, FailedSwitch
+from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import (
@@ -208,7 +208,7 @@ class LoopSwitch:
         if self._first is None:
             return
         (seed, switch_at, metric), self._first = self._first, None
-        job = WorkloadIdentity.undescribed("loop", total_steps, 1, ("first", "second"), metric)
+        job = ScheduledJob.undescribed("loop", total_steps, 1, ("first", "second"), metric)
         policy = unmeasured_policy(job, switch_at)
         self._guarding = Guarding(_spec(policy, job, seed))
         self._to_tell = None
@@ -600,20 +600,18 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
     if "trial" in content:
         return None, _trial(**read_plan(path, content))
     found = read_policy_file(path)
-    return found.policy, _spec(found.policy, found.workload.identity, seed)
+    return found.policy, _spec(found.policy, found.identity, seed)
 
 
-def _spec(policy: TimingPolicy, identity: WorkloadIdentity, seed: int) -> TrialSpec:
-    percent, band = policy.switch_percent, policy.band
-    retries = later_switch_points(percent, identity.momentum_after_switch) if band else ()
-    return TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
+def _spec(policy: TimingPolicy, identity: ScheduledJob, seed: int) -> TrialSpec:
+    return TrialSpec.of_policy(identity, policy.switch_percent, seed, policy.band)
 
 
 def _trial(
     identity: dict[str, Any], band: dict[str, Any] | None, retry_percents: list[float], **own: Any
 ) -> TrialSpec:
     return TrialSpec(
-        WorkloadIdentity.of(identity),
+        ScheduledJob.of(identity),
         band=None if band is None else Band.of(band),
         retry_percents=tuple(retry_percents),
         **own,

@@ -17,8 +17,9 @@ from typing_extensions import override
 from syncswitch.storage.errors import IMPORT_SOME, SEARCH_FIRST, Set, UserError, one_line
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.metrics import is_converged
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import Protocols, ScheduledJob
 from syncswitch.storage.records.trial import (
+    BASELINE_PERCENT,
     CONVERGENCE_EVALUATIONS,
     Evaluation,
     PhaseRecord,
@@ -85,7 +86,7 @@ class RecordedRun:
 class Recording:
     """The complete runs of one workload that count for a switch point, as they began."""
 
-    identity: WorkloadIdentity
+    identity: ScheduledJob
     runs: tuple[RecordedRun, ...]
     reference: str = ""  # which loads the workload, or the name of an imported one
 
@@ -154,12 +155,20 @@ def read_recording(
         if trial.state == TrialState.COMPLETE
         and trial.conditions.is_undisturbed
         and trial.origin.study not in replays
-        and (trial.job.first_protocol, trial.job.second_protocol) == protocols
+        and _is_with(trial, protocols)
         and workers in (None, trial.job.workers)
         and cluster in (None, "simulated" if trial.job.simulated_cluster else "real")
     ]
     counted = [trial for trial in complete if trial.candidate_percent is not None]
     counted = [trial for trial in counted if trial.job.simulated_cluster is None] or counted
+    switching = [trial for trial in counted if trial.switch_percent < BASELINE_PERCENT]
+    # Of several rules of the second protocol, that of the newest run.
+    rule = (switching or counted)[-1].job.momentum_after_switch if counted else None
+    counted = [
+        trial
+        for trial in counted
+        if trial not in switching or trial.job.momentum_after_switch == rule
+    ]
     jobs = {trial.job.fingerprint: trial for trial in counted}
     if len(jobs) > 1:
         named = ", ".join(
@@ -184,7 +193,16 @@ def read_recording(
             " those with treated stragglers or injections aside",
             remedy=(SEARCH_FIRST, IMPORT_SOME),
         )
-    return Recording(registered.identity, tuple(runs), registered.reference)
+    identity = ScheduledJob(registered.job, Protocols(*protocols, rule))
+    return Recording(identity, tuple(runs), registered.reference)
+
+
+def _is_with(trial: StoredTrial, protocols: tuple[str, str]) -> bool:
+    first, second = protocols
+    never_switches = trial.switch_percent == BASELINE_PERCENT
+    return trial.job.first_protocol == first and (
+        never_switches or trial.job.second_protocol == second
+    )
 
 
 def whole_runs(
@@ -270,7 +288,7 @@ class ReplayCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The position of a replayed run."""
 
     model: str
-    fingerprint: str
+    job: str
     run: str
     seed: int
     worker_step: Annotated[int, msgspec.Meta(ge=0)]
@@ -278,9 +296,13 @@ class ReplayCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     elapsed_seconds: Annotated[float, msgspec.Meta(ge=0)]
 
 
-def model_of(identity: WorkloadIdentity) -> str:
+def model_of(identity: ScheduledJob) -> str:
     """The model's digest, or the name of a job that was imported without its model."""
     return identity.recipe.model or identity.name
+
+
+def _key(identity: ScheduledJob) -> str:
+    return f"{identity.fingerprint} {identity.pair} {identity.momentum_after_switch}"
 
 
 class ReplayTrainer(Trainer):
@@ -300,8 +322,8 @@ class ReplayTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        fingerprint = spec.identity.fingerprint
-        mine = (one for one in self._recordings if one.identity.fingerprint == fingerprint)
+        wanted = _key(spec.identity)
+        mine = (one for one in self._recordings if _key(one.identity) == wanted)
         recording = next(mine, self._recordings[0])
         check_trial(spec, recording.identity)
         if not spec.conditions.is_undisturbed:
@@ -318,7 +340,7 @@ class ReplayTrainer(Trainer):
         self, recording: Recording, spec: TrialSpec, start: ReplayCheckpoint | None
     ) -> RecordedRun:
         runs = recording.at(spec.switch_percent)
-        if start is not None and start.fingerprint == recording.identity.fingerprint:
+        if start is not None and start.job == _key(recording.identity):
             same = next((run for run in runs if run.name == start.run), None)
             if same is not None:
                 return same
@@ -437,7 +459,7 @@ class _Replay:
         path = checkpoint_path(spec, segment.checkpoint_percents[0], ".json")
         checkpoint = ReplayCheckpoint(
             model=model_of(spec.identity),
-            fingerprint=spec.identity.fingerprint,
+            job=_key(spec.identity),
             run=self._run.name,
             seed=spec.seed,
             worker_step=done,

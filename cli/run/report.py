@@ -22,13 +22,13 @@ from syncswitch.trainers.run.record import is_remarkable
 
 if TYPE_CHECKING:
     from syncswitch.searcher.training.train import Training
-    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.job import ScheduledJob
     from syncswitch.storage.records.trial import TrialRecord
     from syncswitch.trainers.trainer import Observer
 
 
 @contextmanager
-def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
+def watching(identity: ScheduledJob) -> Iterator[Observer]:
     """An observer that shows a progress bar on a terminal, elsewhere some lines."""
     with console.progress_display() as (write, bars):
         yield console.RunProgress(identity, f"training {identity.name}", write, bars)
@@ -204,7 +204,7 @@ def print_report(done: Training) -> None:
         share, usual = policy.promise.kept_share, policy.promise.baseline_kept_share
         share = policy.promise.delivered_share if is_guarded else share
         if share is not None:
-            own, first = "", protocol_text(policy.job.first_protocol)
+            own, first = "", protocol_text(policy.protocols.first_protocol)
             if usual is not None and policy.switch_percent < 100:
                 own = f", and {100 * (1 - usual):.0f} of 100 with {first} alone"
             lost = f"{100 * (1 - share):.0f} of 100 runs with this policy"
@@ -219,7 +219,7 @@ def _is_noisy(done: Training) -> bool:
     """Whether runs of the first protocol alone differ too much for what its policy expected."""
     policy, target = done.policy, done.target
     assert policy is not None
-    metric, first = policy.job.metric, policy.job.first_protocol
+    metric, first = policy.job.metric, policy.protocols.first_protocol
     return target is not None and spread_text(target, policy.threshold, metric, first) is not None
 
 
@@ -249,7 +249,7 @@ def _time_sentence(done: Training) -> str:
 def _outcome(done: Training) -> str:
     policy, record, target = done.counts_for, done.record, done.target
     identity = record.spec.identity
-    job = identity.sized_name
+    job = identity.job.sized_name
     metric = identity.decided_by
     accuracy = f"{metric.name} {metric.text(record.converged_accuracy)}"
     if done.policy is None:

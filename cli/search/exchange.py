@@ -37,7 +37,7 @@ def export(reference: str | None, mlflow: str, storage_url: str, as_json: bool) 
     check_mlflow(mlflow)
     with open_database(storage_url, create=False) as database:
         workloads = _workloads(TrialStore(database), PolicyRegistry(database), reference)
-        counts = [(job.identity, copy_job(database, mlflow, job)) for job in workloads]
+        counts = [(one.job, copy_job(database, mlflow, one)) for one in workloads]
     if as_json:
         print_json(
             [
@@ -46,8 +46,8 @@ def export(reference: str | None, mlflow: str, storage_url: str, as_json: bool) 
             ]
         )
         return
-    for identity, runs in counts:
-        echo(f"{identity.name} ({identity.cluster}): {runs} runs at {shown_uri(mlflow)}")
+    for job, runs in counts:
+        echo(f"{job.name} ({job.size}): {runs} runs at {shown_uri(mlflow)}")
 
 
 def _workloads(
@@ -91,7 +91,10 @@ def import_runs(table: Path, storage_url: str, as_json: bool) -> None:
                 "imported_runs": report.imported_runs,
                 "already_there_runs": report.present_runs,
                 "imported_evaluations": report.imported_evaluations,
-                "workloads": [flat(identity.key) for identity in report.workloads],
+                "workloads": [
+                    {**flat(identity.job.key), **flat(identity.protocols)}
+                    for identity in report.workloads
+                ],
             }
         )
         return

@@ -117,7 +117,7 @@ def _print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("fingerprint", policy.job.fingerprint),
         ("version", f"{policy.version} (aliases: {names})"),
         ("processes" if entry.identity.is_command else "workers", workers),
-        ("protocols", f"{policy.job.first_protocol},{policy.job.second_protocol}"),
+        ("protocols", f"{policy.protocols.first_protocol},{policy.protocols.second_protocol}"),
         ("after the switch", momentum_text(entry.identity.momentum_after_switch)),
         ("switch at", f"{policy.switch_percent:g} %"),
         ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
@@ -170,7 +170,7 @@ def _print_why(why: Explanation, policy: TimingPolicy) -> None:
         print_text(belief_sentence(why))
         print_rows([belief_cells(why, number, metric) for number in range(len(why.runs))])
         echo()
-    for reason in why_sentences(why, protocol_text(policy.job.first_protocol), metric):
+    for reason in why_sentences(why, protocol_text(policy.protocols.first_protocol), metric):
         print_text(f"- {reason}")
 
 
@@ -251,7 +251,7 @@ def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool)
                     "version": entry.policy.version,
                     "is_new": entry.is_new,
                     "current_version": entry.current_version,
-                    "simulated_cluster": entry.identity.simulated_cluster,
+                    "simulated_cluster": entry.job.simulated_cluster,
                 }
                 for file, entry in zip(files, imported, strict=True)
             ]

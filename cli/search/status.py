@@ -139,7 +139,7 @@ def _parted(
 def _document(search: SearchStatus) -> dict[str, Any]:
     policy, metric, info, job = search.policy, search.job.decided_by, search.info, search.job
     stated = {**flat(policy), "speed_up": policy.measured.speed_up} if policy else {}
-    of_job = {**flat(job), **flat(job.key), "workload": _workload(search)}
+    of_job = {**flat(job), **flat(job.job.key), "workload": _workload(search)}
     parts = (search.runs, search.bracket, search.spending)
     content = {
         **{column.name: of_job[column.name] for column in columns(JobColumns)},

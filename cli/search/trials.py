@@ -40,7 +40,8 @@ from syncswitch.storage.export import tables
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
-from syncswitch.storage.records.flat import flat, values_of
+from syncswitch.storage.records.flat import flat, nested, values_of
+from syncswitch.storage.records.job import Job, Protocols, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.choice import TrialChoice
 from syncswitch.storage.trials.store import TrialStore
@@ -213,26 +214,30 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
         points = switch_point_statistics(database, workload=selector_of(reference))
         registry = PolicyRegistry(database)
         names = dict.fromkeys(point.job.fingerprint for point in points)
-        jobs = {name: registry.workload(name) for name in names}
-    clusters = {name: job.identity.cluster for name, job in jobs.items() if job is not None}
+        known = {name: registry.workload(name) for name in names}
+    jobs = {name: workload.job for name, workload in known.items() if workload is not None}
     if as_json:
         print_json([point.metric.metric.document(flat(point)) for point in points])
     elif not points:
         echo(nothing_found(reference, "completed run"))
     else:
-        _print_switch_points(points, clusters)
+        _print_switch_points(points, jobs)
 
 
-def _print_switch_points(points: list[SwitchPointStatistics], clusters: Mapping[str, str]) -> None:
-    def shared(point: SwitchPointStatistics) -> tuple[str, str]:
-        return point.job.fingerprint, conditions_text(*values_of(point.under))
+def _print_switch_points(points: list[SwitchPointStatistics], jobs: Mapping[str, Job]) -> None:
+    def shared(point: SwitchPointStatistics) -> tuple[str, Protocols, str]:
+        conditions = conditions_text(*values_of(point.under))
+        return point.job.fingerprint, nested(Protocols, flat(point)), conditions
 
-    for number, ((fingerprint, conditions), group) in enumerate(groupby(points, key=shared)):
+    for number, ((fingerprint, protocols, conditions), group) in enumerate(
+        groupby(points, key=shared)
+    ):
         first, *others = group
         echo(
-            "\n" * bool(number)
-            + f"{first.job.workload}, {clusters[fingerprint]} [{fingerprint[:12]}]"
-            + (f", {conditions}" if conditions else "")
+            "\n"
+            * bool(number)
+            + f"{first.job.workload}, {ScheduledJob(jobs[fingerprint], protocols).cluster}"
+            f" [{fingerprint[:12]}]" + (f", {conditions}" if conditions else "")
         )
         print_rows([_switch_point_cells(point) for point in (first, *others)], {"stopped"})
 

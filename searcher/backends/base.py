@@ -21,7 +21,7 @@ from syncswitch.trainers.protocols import check_protocols, parse_pair
 if TYPE_CHECKING:
     from syncswitch.searcher.search.plan import SearchPlan
     from syncswitch.searcher.strategies.base import Strategy
-    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.job import ScheduledJob
     from syncswitch.trainers.conditions import ConditionsChoice
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
@@ -87,7 +87,7 @@ class Job:
         note: What the user should know beforehand; None for nothing.
     """
 
-    identity: WorkloadIdentity
+    identity: ScheduledJob
     open_trainer: Callable[[], Trainer]
     reference: str
     conditions: RunConditions = RunConditions()  # noqa: RUF009 (frozen)
@@ -226,7 +226,7 @@ class ClusterChoice(TrainerChoice):
 
     def identity(
         self, workload: Workload, workers: int, protocols: tuple[str, str]
-    ) -> WorkloadIdentity:
+    ) -> ScheduledJob:
         return workload_identity(workload, workers, *protocols)
 
     @abstractmethod
@@ -342,7 +342,7 @@ def plan_search(
     strategy = strategy.measured_by(metric).with_momentum(job.identity.momentum_after_switch)
     if not job.can_go_back:
         strategy = strategy.without_going_back()
-    strategy = strategy.distinct(steps_of(job.identity))
+    strategy = strategy.distinct(steps_of(job.identity, job.identity.first_protocol))
     plan = replace(plan, strategy=strategy, conditions=job.conditions)
     plan.check()
     if job.switch_points is not None:

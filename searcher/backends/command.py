@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
 from syncswitch.storage.errors import Set, UserError
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.metric import GOALS
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
 
@@ -123,7 +123,7 @@ class UsersCommand(TrainerChoice):
     def load(self, reference: str, workers: int) -> str:
         return reference
 
-    def identity(self, workload: str, workers: int, protocols: tuple[str, str]) -> WorkloadIdentity:
+    def identity(self, workload: str, workers: int, protocols: tuple[str, str]) -> ScheduledJob:
         return self.command_job(workload, workers, protocols).identity
 
     def _given_options(self, request: JobRequest) -> Iterator[Set]:

@@ -14,7 +14,7 @@ from syncswitch.trainers.job.loading import find_module, load_workload
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.job import ScheduledJob
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.simulated.profile import ClusterProfile
     from syncswitch.trainers.trainer import Trainer
@@ -67,7 +67,7 @@ class SimulatedCluster(ClusterChoice):
     @override
     def identity(
         self, workload: Workload, workers: int, protocols: tuple[str, str]
-    ) -> WorkloadIdentity:
+    ) -> ScheduledJob:
         from syncswitch.trainers.simulated.trainer import simulated_identity
 
         return simulated_identity(workload, workers, protocols, self.described)

@@ -20,14 +20,17 @@ from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import STRATEGIES, stored_strategy
 from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.database.inspection import shown
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import UserError, leave_out
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.queries.policies import PolicyUseFacts, facts_of
 from syncswitch.storage.queries.search_costs import SearchCost
+from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.job import (
+    Job,
+    Protocols,
     RunConditions,
+    ScheduledJob,
     SearchInfo,
-    WorkloadIdentity,
     protocol_text,
 )
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
@@ -190,8 +193,8 @@ class ReportData:
         use_summaries: Success of each version in later runs, by its number.
     """
 
-    identity: WorkloadIdentity
-    namesakes: tuple[WorkloadIdentity, ...]
+    identity: ScheduledJob
+    namesakes: tuple[Job, ...]
     reference: str
     place: str
     read_at: datetime
@@ -352,6 +355,28 @@ def _shown(
     return policy, searches.get(policy.policy.study, newest)
 
 
+def _protocols(
+    policy: PolicyEntry | None,
+    search: SearchInfo | None,
+    trials: Sequence[StoredTrial],
+    selection: Selection,
+) -> Protocols:
+    """The protocols that a report is about: those of the answer, or of the newest run."""
+    if policy is not None:
+        return policy.policy.protocols
+    if search is not None:
+        return search.protocols
+    known = list(dict.fromkeys(nested(Protocols, flat(trial.job)) for trial in reversed(trials)))
+    for protocols in known:
+        if selection.has_pair(protocols):
+            return protocols
+    there = "; ".join(dict.fromkeys(one.pair for one in known)) or "none"
+    raise UserError(
+        f"{selection.reference!r} has no runs with such protocols; there is: {there}",
+        remedy=("choose one of them", leave_out("protocols")),
+    )
+
+
 def _shown_conditions(trials: Iterable[StoredTrial], search: SearchInfo | None) -> RunConditions:
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     if search is not None:
@@ -384,19 +409,23 @@ def load_report(
     with opened(database) as read:
         registry, store, place = PolicyRegistry(read), TrialStore(read), shown(read.url)
         job, namesakes = only_job(registry.workloads(selection.selector), selection, place)
-        fingerprint = job.identity.fingerprint
-        versions = tuple(registry.entries(workload=fingerprint))
+        fingerprint = job.job.fingerprint
+        every = registry.entries(workload=fingerprint)
         searches = {
             search.study: search
             for search in store.searches(workload=fingerprint)
             if search.strategy in STRATEGIES  # a sweep looks for no switch point
+            and selection.has_pair(search.protocols)
         }
-        policy, search = _shown(versions, searches, study, selection, read.url)
-        trials = store.trials(fingerprint=fingerprint)
+        policy, search = _shown(every, searches, study, selection, read.url)
+        chosen = _protocols(policy, search, store.trials(fingerprint=fingerprint), selection)
+        identity = ScheduledJob(job.job, chosen)
+        versions = tuple(one for one in every if one.policy.protocols == chosen)
+        trials = store.trials(fingerprint=fingerprint, protocols=chosen)
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
         newest = complete[-1].software or {} if complete else {}
         whole = whole_runs(complete, store.curves(fingerprint))
-        used = uses(read, fingerprint)
+        used = uses(read, fingerprint, chosen)
         # A later run counts for the switch point that held in it.
         later = [replace(use, candidate_percent=use.held_percent) for use in used]
         whole |= whole_runs(later, store.curves(fingerprint, of_uses=True))
@@ -411,7 +440,7 @@ def load_report(
                 for trial in trials
                 if trial.origin.study == search.study and trial.origin.trial_number is not None
             }
-            cost = total_cost(job.identity, of_it.values())
+            cost = total_cost(identity, of_it.values())
             finished = read_observations(read, search.study, of_it)
             path, target, trouble = _path(stored_strategy(search), finished)
         why: Explanation | None = None
@@ -421,8 +450,8 @@ def load_report(
             elif search is not None:
                 why = search_explained(search, finished)
         return ReportData(
-            identity=job.identity,
-            namesakes=tuple(other.identity for other in namesakes),
+            identity=identity,
+            namesakes=tuple(other.job for other in namesakes),
             reference=job.reference,
             place=place,
             read_at=datetime.now(timezone.utc),

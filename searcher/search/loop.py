@@ -34,7 +34,7 @@ from syncswitch.storage.errors import (
     UserError,
     reason_of,
 )
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.possible import check_run
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
@@ -73,7 +73,7 @@ class TrialLoop(ABC, Generic[_Answer]):
     def __init__(
         self,
         database: Database,
-        identity: WorkloadIdentity,
+        identity: ScheduledJob,
         plan: SearchPlan,
         open_trainer: Callable[[], Trainer],
         **options: Unpack[LoopOptions],

@@ -19,7 +19,7 @@ from syncswitch.searcher.strategies.planner import Key
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.queries.search_costs import SearchCost, search_cost
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import given_up_trials
 from syncswitch.storage.trials.values import Owner, StoredTrial
@@ -147,7 +147,7 @@ def cost_of(row: StoredTrial) -> TrialCost:
     )
 
 
-def total_cost(identity: WorkloadIdentity, rows: Iterable[StoredTrial]) -> SearchCost:
+def total_cost(identity: ScheduledJob, rows: Iterable[StoredTrial]) -> SearchCost:
     """The cost of all runs of a search together."""
     runs = list(rows)
     phases = (phase for row in runs for phase in row.phases)

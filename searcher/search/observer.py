@@ -12,7 +12,7 @@ from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.study import SearchState, SearchStudy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import StoppingGuard
@@ -120,7 +120,7 @@ class TrialObserver(Observer):
         return record if self._guard is None else self._guard.judged(record)
 
 
-def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -> str | None:
+def never_moved(identity: ScheduledJob, evaluations: Sequence[Evaluation]) -> str | None:
     """A warning if the metric was the same in all evaluations of the first half of a run.
 
     Only the first one in the second half warns, while it is the newest.

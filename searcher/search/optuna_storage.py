@@ -26,7 +26,7 @@ from syncswitch.searcher.search.observations import is_run_by_anyone
 from syncswitch.storage.database.check import RESTORE, Finding, database_findings, listed
 from syncswitch.storage.database.engine import Database, examined, known_error, use_iso_dates
 from syncswitch.storage.database.inspection import (
-    FORMER_REVISION,
+    REVISION,
     connect_arguments,
     driver_url,
     holds_studies,
@@ -190,8 +190,8 @@ def check_database(url: str) -> list[Finding]:
         if revision is None:
             fix = "search for a policy, which makes them"
             return [Finding("tables", True, "no tables of syncswitch", fix)]
-        if revision == FORMER_REVISION:
-            what = f"tables of the former revision {FORMER_REVISION}"
+        if revision not in (None, REVISION):
+            what = f"tables of the former revision {revision}"
             fix = (
                 "nothing; the next command that opens the database updates it; then check it again"
             )

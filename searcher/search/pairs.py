@@ -28,7 +28,7 @@ from syncswitch.searcher.words import counted, percent_text, seconds_text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UnsuitableProtocolError, UserError
 from syncswitch.storage.metrics import mean_of
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Trainer
@@ -152,7 +152,7 @@ class PairOutcome:
     it has from another pair, `paid_seconds` is what the pair itself cost.
     """
 
-    identity: WorkloadIdentity
+    identity: ScheduledJob
     study: str
     found: Decided | Dropped
     seconds: float
@@ -183,7 +183,7 @@ def best_of(pairs: Sequence[PairOutcome]) -> PairOutcome | None:
     return best
 
 
-PairToSearch = tuple[WorkloadIdentity, SearchPlan, Callable[[], Trainer]]
+PairToSearch = tuple[ScheduledJob, SearchPlan, Callable[[], Trainer]]
 
 
 def search_pairs(

@@ -15,7 +15,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import SHARES
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.digest import digest_of
-from syncswitch.storage.records.job import LARGEST_SEED, JobKey, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_SEED, JobKey, RunConditions, ScheduledJob
 from syncswitch.storage.records.metric import AccuracyRange, possible_accuracy
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 
@@ -102,16 +102,16 @@ class SearchPlan:
             )
 
 
-def steps_of(job: WorkloadIdentity | JobKey) -> Callable[[float], int]:
+def steps_of(job: ScheduledJob | JobKey, first_protocol: str) -> Callable[[float], int]:
     """Returns what converts switch points of a job into worker-steps."""
-    size = round_worker_steps(job.first_protocol, job.workers)
+    size = round_worker_steps(first_protocol, job.workers)
     return lambda percent: percent_to_worker_steps(percent, job.total_worker_steps, size)
 
 
-def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
+def too_short(identity: ScheduledJob, strategy: Strategy) -> str | None:
     """Returns a warning if the job is too short to tell switch points apart."""
     size = round_worker_steps(identity.first_protocol, identity.workers)
-    step_of = steps_of(identity)
+    step_of = steps_of(identity, identity.first_protocol)
     percents: dict[int, list[float]] = defaultdict(list)
     for percent in strategy.grid():
         percents[step_of(percent)].append(percent)
@@ -127,7 +127,7 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
     )
 
 
-def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
+def study_name(identity: ScheduledJob, plan: SearchPlan) -> str:
     """The name of the study, which is the same for the same command: workload, job and plan."""
     strategy, target = plan.strategy, plan.strategy.target_accuracy
     options = strategy.given_options.items()
@@ -141,6 +141,7 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         "trainer": plan.trainer,
         "base_seed": plan.base_seed,
         "pairs": plan.pairs,
+        "protocols": asdict(identity.protocols),
         "conditions": asdict(plan.conditions),
     }
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity.name) or "workload"

@@ -11,7 +11,7 @@ from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.words import NONE, capitalized, counted, sentence
 from syncswitch.storage.policies.unmeasured import expected_sentences
 from syncswitch.storage.records.guard import Target
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_text, with_protocol
+from syncswitch.storage.records.job import ScheduledJob, protocol_text, with_protocol
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -21,7 +21,7 @@ _LEAST_SPREAD = 2  # runs that say anything of how much they differ
 
 
 def policy_text(
-    policy: TimingPolicy, identity: WorkloadIdentity, baseline_seconds: float | None = None
+    policy: TimingPolicy, identity: ScheduledJob, baseline_seconds: float | None = None
 ) -> str:
     """Returns the policy in sentences: its switch, its gain, what was measured, its promise."""
     parts = (policy_sentences(policy, identity, baseline_seconds), promise_sentences(policy))
@@ -29,11 +29,15 @@ def policy_text(
 
 
 def policy_sentences(
-    policy: TimingPolicy, identity: WorkloadIdentity, baseline_seconds: float | None = None
+    policy: TimingPolicy, identity: ScheduledJob, baseline_seconds: float | None = None
 ) -> str:
     """Returns the policy's switch, its gain, and what was measured."""
-    first, second = map(protocol_text, (policy.job.first_protocol, policy.job.second_protocol))
-    before, after = map(with_protocol, (policy.job.first_protocol, policy.job.second_protocol))
+    first, second = map(
+        protocol_text, (policy.protocols.first_protocol, policy.protocols.second_protocol)
+    )
+    before, after = map(
+        with_protocol, (policy.protocols.first_protocol, policy.protocols.second_protocol)
+    )
     # The name of a command may be any word.
     train = f"Train `{identity.name}`" if identity.is_command else f"Train {policy.job.workload}"
     if policy.switch_percent >= BASELINE_PERCENT:
@@ -51,7 +55,7 @@ def policy_sentences(
 
 def promise_sentences(policy: TimingPolicy) -> str:
     """Returns what to expect of later runs, and how certain that is; empty if unknown."""
-    first, metric = protocol_text(policy.job.first_protocol), policy.job.metric
+    first, metric = protocol_text(policy.protocols.first_protocol), policy.job.metric
     within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
     usual = policy.promise.baseline_kept_share
     if policy.target_accuracy is None:
@@ -139,7 +143,10 @@ def kept_text(policy: TimingPolicy) -> str | None:
     """Returns the promise in a few words, for tables; None if there is none."""
     if policy.promise.kept_share is None:
         return None
-    usual, first = policy.promise.baseline_kept_share, protocol_text(policy.job.first_protocol)
+    usual, first = (
+        policy.promise.baseline_kept_share,
+        protocol_text(policy.protocols.first_protocol),
+    )
     share, what = policy.promise.kept_share, "runs"
     others = [] if usual is None else [f"{_of_100(usual)} with {first} alone"]
     if policy.is_for_guard and policy.promise.delivered_share is not None:
@@ -158,7 +165,7 @@ def expected_time_text(policy: TimingPolicy) -> str | None:
     """Returns the expected time for tables, for example `0.41 of the time of BSP alone`."""
     if policy.promise.expected_time is None:
         return None
-    first = protocol_text(policy.job.first_protocol)
+    first = protocol_text(policy.protocols.first_protocol)
     return f"{policy.promise.expected_time:.2f} of the time of {first} alone"
 
 
@@ -209,12 +216,12 @@ def _measured(policy: TimingPolicy) -> str:
         reached = ""
         if own_mean is not None:
             reached = f"It reached {metric.with_article} of {metric.text(own_mean)}. "
-        first = protocol_text(policy.job.first_protocol)
+        first = protocol_text(policy.protocols.first_protocol)
         return f"{reached}No target is measured: {first} alone has not trained this job."
     target = f"The target is {metric.text(policy.target_accuracy)}"
     if accuracies:
         mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
-        first = capitalized(protocol_text(policy.job.first_protocol))
+        first = capitalized(protocol_text(policy.protocols.first_protocol))
         target = f"{first} alone reached {metric.text(mean)} ({runs})"
     if not policy.threshold:
         return f"{target}; how much worse is accepted is measured in {policy.threshold_runs} runs."

@@ -16,7 +16,7 @@ from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, ScheduledJob
 from syncswitch.storage.records.trial import (
     BASELINE_PERCENT,
     Evaluation,
@@ -48,7 +48,7 @@ def completed_runs(
 
 def usable_runs(
     store: TrialStore,
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     trainer: str,
     conditions: RunConditions,
     *,
@@ -65,7 +65,7 @@ def usable_runs(
     searches = store.searches(workload=identity.fingerprint)
     studies = {search.study for search in searches if search.trainer == trainer}
     first_rows: dict[tuple[float, int | None], StoredTrial] = {}
-    for row in store.trials(fingerprint=identity.fingerprint):
+    for row in store.trials(fingerprint=identity.fingerprint, protocols=identity.protocols):
         is_whole = row.state == TrialState.COMPLETE and not row.result.stopped_early
         if guarded:
             is_alike = row.guard.state != "off" or row.switch_percent >= BASELINE_PERCENT
@@ -129,7 +129,7 @@ def sweep_band(store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: 
     if not rows or threshold is None:
         return None
     fingerprint = spec.identity.fingerprint
-    stored = store.trials(fingerprint=fingerprint)
+    stored = store.trials(fingerprint=fingerprint, protocols=spec.identity.protocols)
     complete = [row for row in stored if row.state == TrialState.COMPLETE]
     whole = whole_runs(complete, store.curves(fingerprint))
     curves = (whole[row.trial_id].evaluations for row in rows if row.trial_id in whole)
@@ -152,7 +152,7 @@ def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRe
 
 
 def recorded_replicates(
-    store: TrialStore, identity: WorkloadIdentity, plan: SearchPlan
+    store: TrialStore, identity: ScheduledJob, plan: SearchPlan
 ) -> tuple[tuple[float, int], ...]:
     """Switch point and replicate of each run that `recorded_result` would find.
 
@@ -169,7 +169,7 @@ def recorded_replicates(
 
 
 def _compared_runs(
-    store: TrialStore, identity: WorkloadIdentity, trainer: str, conditions: RunConditions
+    store: TrialStore, identity: ScheduledJob, trainer: str, conditions: RunConditions
 ) -> list[StoredTrial]:
     searches = store.searches(workload=identity.fingerprint)
     compared = {one.study for one in searches if one.strategy == SweepStrategy().name}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.base import SearchProgress, Strategy
 from syncswitch.storage.errors import Words
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
 
@@ -22,7 +22,7 @@ class ReportedTrial:
     switch_percent: float
     repeat: int
     repeats: int | None
-    identity: WorkloadIdentity
+    identity: ScheduledJob
     is_speculative: bool = False
 
 
@@ -41,7 +41,7 @@ class Reporter:
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """Called before each decision; `most_runs` is None if it is not fixed."""
 
-    def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
+    def on_threshold(self, strategy: Strategy, identity: ScheduledJob) -> None:
         """The threshold was measured; the strategy has it."""
 
     def on_run(self, trial: ReportedTrial) -> None:

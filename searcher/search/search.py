@@ -102,7 +102,8 @@ class Search(TrialLoop[SearchResult]):
             curves = (completed[number].evaluations for number in baseline if number in completed)
             band = measured_band(decided.target_accuracy, strategy.threshold, curves)
         return TimingPolicy(
-            job=identity.key,
+            job=identity.job.key,
+            protocols=identity.protocols,
             switch_percent=percent,
             target_accuracy=decided.target_accuracy,
             promise=decided.promise,

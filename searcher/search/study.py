@@ -43,7 +43,7 @@ from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database, known_error
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import DatabaseAwayError, DatabaseError, FatalError, RetryableError
-from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, ScheduledJob, SearchInfo
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, StoredTrial, condition_values
@@ -399,7 +399,7 @@ class SearchStudy:
 
 
 def begin_study(
-    database: Database, identity: WorkloadIdentity, plan: SearchPlan, reference: str | None = None
+    database: Database, identity: ScheduledJob, plan: SearchPlan, reference: str | None = None
 ) -> SearchStudy:
     """Registers a search, unless it is known, and opens its study.
 
@@ -415,6 +415,7 @@ def begin_study(
         SearchInfo(
             study=name,
             fingerprint=identity.fingerprint,
+            protocols=identity.protocols,
             strategy=wanted.name,
             halvings=wanted.halvings,
             runs=wanted.runs,
@@ -432,7 +433,7 @@ def begin_study(
 
 
 def _description(
-    identity: WorkloadIdentity, conditions: RunConditions, strategy: Strategy
+    identity: ScheduledJob, conditions: RunConditions, strategy: Strategy
 ) -> dict[str, str | int]:
     """Returns what Optuna's tools show of a search: the job, and conditions that are not usual."""
     usual = condition_values(RunConditions())

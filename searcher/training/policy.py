@@ -30,7 +30,7 @@ from syncswitch.storage.errors import (
 )
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy, unmeasured_text
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.job.loading import find_module, normal_reference
@@ -121,7 +121,7 @@ class RunRequest:
     def choice(self) -> str:
         return self.when.policy or CURRENT
 
-    def next_run(self, database: Database, identity: WorkloadIdentity) -> NextRun:
+    def next_run(self, database: Database, identity: ScheduledJob) -> NextRun:
         when = self.when
         return next_run(database, identity, when.expected_runs, self.goes_back, when.allowed)
 
@@ -142,7 +142,7 @@ class RunPlan:
     """A run that is about to begin, with the workload as its trainer loaded it."""
 
     workload: Any
-    identity: WorkloadIdentity
+    identity: ScheduledJob
     seed: int
     run: NextRun
 
@@ -233,7 +233,7 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
             remedy=(Set("learn", True, "add"), Set(name, verb="search with that")),
         )
     percent, seed = policy.switch_percent, request.seed
-    band = recorder.band(policy, identity) if request.when.guarded else None
+    band = recorder.band(policy) if request.when.guarded else None
     if seed is None:
         goes_on = request.interrupted(workload, percent)
         seed = goes_on[0] if goes_on else recorder.own_seed(identity)
@@ -243,11 +243,12 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
 
 def _exact(
     request: RunRequest, candidates: Sequence[PolicyEntry], workload: Any
-) -> tuple[TimingPolicy, WorkloadIdentity]:
+) -> tuple[TimingPolicy, ScheduledJob]:
     """The first of at least one policy that was found for exactly this job, and the job."""
     for entry in candidates:
         identity = _job_like(entry.identity, request, workload)
-        if identity.fingerprint == entry.policy.job.fingerprint:
+        is_same = identity.fingerprint == entry.policy.job.fingerprint
+        if is_same and identity.protocols == entry.policy.protocols:
             return entry.policy, identity
     policy, reference = candidates[0].policy, request.reference
     own = replace(request.selection, workers=identity.workers)
@@ -258,6 +259,15 @@ def _exact(
         raise PolicyError(
             [f"policy {request.choice!r} of {reference!r} is for ", *differs[1:]], remedy=search
         )
+    if identity.fingerprint == policy.job.fingerprint:
+        stated, here = (
+            f"{one.pair} (momentum after the switch: {one.momentum_after_switch})"
+            for one in (policy.protocols, identity.protocols)
+        )
+        raise PolicyError(
+            f"policy {request.choice!r} of {reference!r} is for {stated}, not for {here}",
+            remedy=search,
+        )
     raise PolicyError(
         f"policy {request.choice!r} is for workload {policy.job.workload!r} as it was with"
         f" {policy.job.total_worker_steps:,} worker-steps (fingerprint"
@@ -267,14 +277,14 @@ def _exact(
     )
 
 
-def _job_like(job: WorkloadIdentity, request: RunRequest, workload: Any) -> WorkloadIdentity:
+def _job_like(job: ScheduledJob, request: RunRequest, workload: Any) -> ScheduledJob:
     """The requested job, with workers and protocols of another one where they are not said."""
     pair = request.pair or (job.first_protocol, job.second_protocol)
     workers = request.workers or job.workers
     return _checked(request, request.trainer.identity(workload, workers, pair))
 
 
-def _checked(request: RunRequest, identity: WorkloadIdentity) -> WorkloadIdentity:
+def _checked(request: RunRequest, identity: ScheduledJob) -> ScheduledJob:
     """The job; raises UserError where its runs could not lose as much as is allowed."""
     allowed = request.when.allowed
     if allowed is not None and not allowed.runs:
@@ -282,7 +292,7 @@ def _checked(request: RunRequest, identity: WorkloadIdentity) -> WorkloadIdentit
     return identity
 
 
-def _differences(job: WorkloadIdentity, request: RunRequest) -> list[list[Part]]:
+def _differences(job: ScheduledJob, request: RunRequest) -> list[list[Part]]:
     here = _job_like(job, request, request.reference)
     metrics = [one.decided_by.axis_title for one in (job, here)]
     compared = (
@@ -306,7 +316,8 @@ def _begun(request: RunRequest, entries: Sequence[PolicyEntry]) -> RunPlan | Non
     for job in (entry.identity for entry in entries):
         workload: Any = request.trainer.load(request.reference, job.workers)
         identity = _job_like(job, request, workload)
-        if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
+        real = replace(job.job, simulated_cluster=None)
+        if real.fingerprint == identity.fingerprint and job.protocols == identity.protocols:
             with open_database(request.recorder.url, create=False) as database:
                 planned = request.next_run(database, identity)
             name = normal_reference(request.reference)
@@ -335,7 +346,7 @@ def _only_simulated(request: RunRequest, entries: Sequence[PolicyEntry]) -> Poli
 def _learning(
     request: RunRequest,
     workload: Any,
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     planned: NextRun,
     reference: str | None = None,
 ) -> RunPlan:
@@ -352,7 +363,7 @@ def _learning(
     return RunPlan(workload, identity, seed, planned)
 
 
-def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> Said:
+def _run_text(identity: ScheduledJob, seed: int, planned: NextRun) -> Said:
     first, second = map(protocol_text, (identity.first_protocol, identity.second_protocol))
     policy, percent, simulated = planned.policy, planned.switch_percent, planned.begins_from
     begin, is_switch = f"this run, with seed {seed},", percent < BASELINE_PERCENT
@@ -380,7 +391,7 @@ def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> Said:
     return UserError([words, Set("learn", False, ""), " keeps to it"])
 
 
-def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Decided) -> list[Part]:
+def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided) -> list[Part]:
     """What a run does while no target is measured and why, and what is not known."""
     first, left = protocol_text(identity.first_protocol), planned.runs_left
     threshold = planned.band.threshold if planned.band is not None else 0.0
@@ -413,7 +424,7 @@ def _unmeasured_text(identity: WorkloadIdentity, planned: NextRun, expected: Dec
     return [notice, "; to say how many runs you expect, ", Set("expected_runs", verb="use")]
 
 
-def _own_job(request: RunRequest) -> tuple[Any, WorkloadIdentity]:
+def _own_job(request: RunRequest) -> tuple[Any, ScheduledJob]:
     """The job of a run that follows no policy."""
     trainer, (workers, pair) = request.trainer, size_and_pair(request)
     workload: Any = trainer.load(request.reference, workers)

@@ -31,8 +31,7 @@ from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
 from syncswitch.storage.export.mlflow import copy_run
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unguarded import unguarded_warning
-from syncswitch.storage.records.guard import later_switch_points
-from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_SEED, ScheduledJob
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.command.reports import RepeatedOutput
 from syncswitch.trainers.command.trainer import CommandTrainer
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
 
 _LOG = logging.getLogger(__name__)
-Watching = Callable[[WorkloadIdentity], AbstractContextManager[Observer]]
+Watching = Callable[[ScheduledJob], AbstractContextManager[Observer]]
 """Opens an observer for a training of this job."""
 
 
@@ -268,13 +267,15 @@ def remembered(
     is_asked = when.percent is not None
 
     def policy_of_job(database: Database) -> TimingPolicy | None:
-        if is_asked and (known := PolicyRegistry(database).lookup(chosen.identity.fingerprint)):
-            return known[0]
+        identity = chosen.identity
+        known = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
+        if is_asked and known is not None:
+            return known
         if not run.may_begin:
             return None
         return first_policy(
             database,
-            chosen.identity,
+            identity,
             normal_reference(request.reference),
             record,
             run.begins_from,
@@ -307,8 +308,9 @@ def _pair(protocol: str | None, protocols: str | None) -> tuple[str, str] | None
 
 
 def _log_name(spec: TrialSpec) -> str:
-    how = f"switch-{spec.switch_percent:g}-seed-{spec.seed}"
-    return f"{spec.identity.name}-{spec.identity.fingerprint[:12]}-{how}"
+    identity = spec.identity
+    how = f"{identity.pair}-switch-{spec.switch_percent:g}-seed-{spec.seed}"
+    return f"{identity.name}-{identity.fingerprint[:12]}-{how}"
 
 
 def trial_of(chosen: RunPlan, tell: Tell) -> TrialSpec:
@@ -321,9 +323,7 @@ def trial_of(chosen: RunPlan, tell: Tell) -> TrialSpec:
         warning = unguarded_warning(run.policy)
         if warning is not None:
             tell(warning)
-    percent, momentum = run.switch_percent, chosen.identity.momentum_after_switch
-    retries = later_switch_points(percent, momentum) if run.band is not None else ()
-    return TrialSpec(chosen.identity, percent, chosen.seed, band=run.band, retry_percents=retries)
+    return TrialSpec.of_policy(chosen.identity, run.switch_percent, chosen.seed, run.band)
 
 
 _ATTEMPTS = 3  # as in a search

@@ -22,7 +22,7 @@ from syncswitch.storage.errors import (
     reason_of,
 )
 from syncswitch.storage.records.guard import Band, Target
-from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_SEED, ScheduledJob
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.trials.store import TrialStore
@@ -63,11 +63,10 @@ class RunRecorder:
             self.tell(f"what the database knows of this job is left out: {one_line(error)}")
         return otherwise
 
-    def band(self, policy: TimingPolicy, identity: WorkloadIdentity) -> Band | None:
+    def band(self, policy: TimingPolicy) -> Band | None:
         """The band that a run is compared with: the policy's, with what later runs have shown."""
-        momentum = identity.momentum_after_switch
-        otherwise = learning.band_alone(policy, momentum)
-        return self.asked(lambda database: learning.band(database, policy, momentum), otherwise)
+        otherwise = learning.band_alone(policy)
+        return self.asked(lambda database: learning.band(database, policy), otherwise)
 
     def target(self, policy: TimingPolicy | None, band: Band | None) -> Target | None:
         """What runs with a policy are held to, by all runs so far; else what one was held to."""
@@ -76,30 +75,34 @@ class RunRecorder:
         last = target_of(policy, ()) if band is None else band.target
 
         def by_all(database: Database) -> Target | None:
-            return target_of(policy, uses(database, policy.job.fingerprint))
+            return target_of(policy, uses(database, policy.job.fingerprint, policy.protocols))
 
         return self.asked(by_all, last, is_quiet=True)
 
-    def own_seed(self, identity: WorkloadIdentity, reference: str | None = None) -> int:
+    def own_seed(self, identity: ScheduledJob, reference: str | None = None) -> int:
         """A seed that no other run of the job has; a random one where no database hands it out.
 
         `reference` registers the job in the database; None to hand out seeds of known jobs alone.
         """
 
         def handed_out(database: Database) -> int | None:
-            return hand_out_seed(database, identity, reference, patience_seconds=_PATIENCE_SECONDS)
+            return hand_out_seed(
+                database, identity.job, reference, patience_seconds=_PATIENCE_SECONDS
+            )
 
         seed = self.asked(handed_out, None, is_quiet=True)
         return secrets.randbelow(LARGEST_SEED + 1) if seed is None else seed
 
-    def times_alone(self, identity: WorkloadIdentity) -> list[float]:
+    def times_alone(self, identity: ScheduledJob) -> list[float]:
         """Recorded training times of the job with its first protocol alone, in seconds.
 
         Only undisturbed runs on this machine count, unless the clock was virtual.
         """
         host = None if identity.simulated_cluster else socket.gethostname()
         return self.asked(
-            lambda database: TrialStore(database).times_alone(identity.fingerprint, host),
+            lambda database: TrialStore(database).times_alone(
+                identity.fingerprint, identity.first_protocol, host
+            ),
             list[float](),
             is_quiet=True,
         )

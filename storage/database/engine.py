@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, select, text, update
+from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import (
     DataError,
@@ -24,7 +24,6 @@ from sqlalchemy.exc import (
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.inspection import (
     ANOTHER,
-    FORMER_REVISION,
     REVISION,
     VERSION_TABLE,
     check_sqlite_file,
@@ -312,46 +311,26 @@ def open_database(url: str, *, create: bool) -> Database:
                     f"{shown(url)} holds no results of syncswitch yet", remedy=SEARCH_FIRST
                 )
             _make_tables(engine, shown(url))
-        elif revision == FORMER_REVISION:
-            _rename_options(engine, shown(url))
+        elif revision != REVISION:
+            _upgrade(engine, shown(url))
     except BaseException:
         engine.dispose()
         raise
     return Database(url, engine)
 
 
-def _rename_options(engine: Engine, place: str) -> None:
-    """Brings tables of the former revision up to date: options of a search have other names.
+def _upgrade(engine: Engine, place: str) -> None:
+    """Brings tables of a former revision up to date.
 
     If several processes try at once, one does it and the others wait.
     """
-    from syncswitch.storage.tables.base import TABLE_PREFIX
-    from syncswitch.storage.tables.trials import SEARCHES
+    from syncswitch.storage.database.migrations import upgrade
 
     try:
         with engine.execution_options(**{_WRITER: True}).begin() as connection:
             _wait_for_others(connection)
-            if our_revision(connection, place) == REVISION:
-                return
-            for table, column, name in (
-                ("searches", "settings", "halvings"),
-                ("policies", "keep", "min_kept_share"),
-            ):
-                connection.exec_driver_sql(
-                    f"ALTER TABLE {TABLE_PREFIX}{table} RENAME COLUMN {column} TO {name}"
-                )
-            connection.execute(
-                update(SEARCHES).where(SEARCHES.c.strategy == "comparison").values(strategy="sweep")
-            )
-            names = {"keep": "min_kept_share", "uses": "expected_runs"}
-            for study, options in connection.execute(
-                select(SEARCHES.c.study, SEARCHES.c.options)
-            ).all():
-                named = {names.get(name, name): value for name, value in options.items()}
-                connection.execute(
-                    update(SEARCHES).where(SEARCHES.c.study == study).values(options=named)
-                )
-            connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{REVISION}'")
+            if our_revision(connection, place) != REVISION:
+                upgrade(connection)
     except DBAPIError as error:
         raise translated(error, place) from error
 

@@ -15,14 +15,14 @@ from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.errors import SEARCH_FIRST, DatabaseError, Set
 from syncswitch.storage.tables.base import TABLE_PREFIX
 
-REVISION = "0005"
+REVISION = "0006"
 """The revision of the tables that this version of the software reads and writes."""
 
 ANOTHER = Set("storage", "URL", "name another with")
 """What helps with most databases that cannot be used."""
 
-FORMER_REVISION = "0004"
-"""The one before, where options of a search had other names; `open_database` renames them."""
+FORMER_REVISIONS = ("0004", "0005")
+"""Those before, which `open_database` brings up to date."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"
 """Holds the revision as Alembic does, which can take over when a release changes tables."""
@@ -249,7 +249,7 @@ def our_revision(connection: Connection, place: str) -> str | None:
             )
         return None
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
-    if found not in ([REVISION], [FORMER_REVISION]):
+    if len(found) != 1 or found[0] not in (REVISION, *FORMER_REVISIONS):
         revision = ", ".join(map(repr, found)) or "none"
         raise DatabaseError(
             f"{place} has tables of revision {revision}, and this syncswitch reads and writes"

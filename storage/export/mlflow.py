@@ -27,10 +27,11 @@ from syncswitch.storage.policies.file import policy_text
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.flat import columns, flat
 from syncswitch.storage.records.job import (
+    Job,
     RegisteredWorkload,
     RunConditions,
+    ScheduledJob,
     SearchInfo,
-    WorkloadIdentity,
     protocol_text,
 )
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
@@ -111,7 +112,8 @@ def copy_job(database: Database, uri: str, workload: RegisteredWorkload) -> int:
     A run that is under way is copied once it has ended. Raises RetryableError if MLflow, or the
     database, does not answer as it should.
     """
-    fingerprint, store = workload.identity.fingerprint, TrialStore(database)
+    job, store = workload.job, TrialStore(database)
+    fingerprint = job.fingerprint
     entries = PolicyRegistry(database).entries(workload=fingerprint)
     searches = {one.study: one for one in store.searches(workload=fingerprint)}
     policies = {entry.policy.study: entry.policy for entry in reversed(entries)}
@@ -122,7 +124,7 @@ def copy_job(database: Database, uri: str, workload: RegisteredWorkload) -> int:
     copies = [
         search_copy(
             study,
-            workload.identity,
+            ScheduledJob(job, (searches.get(study) or policies[study]).protocols),
             searches.get(study),
             store.registered_at(study),
             policies.get(study),
@@ -136,7 +138,7 @@ def copy_job(database: Database, uri: str, workload: RegisteredWorkload) -> int:
         if row.state != TrialState.RUNNING
     ]
     with _connected(uri) as client:
-        run_ids = _put_runs(client, workload.identity, copies)
+        run_ids = _put_runs(client, job, copies)
         if entries:
             _put_policies(client, workload, entries, run_ids)
     return len(copies)
@@ -148,7 +150,7 @@ def copy_run(uri: str, use_id: str, record: TrialRecord, version: int | None) ->
     Raises RetryableError if MLflow does not answer as it should.
     """
     with _connected(uri) as client:
-        _put_runs(client, record.spec.identity, [use_copy(use_id, record, version)])
+        _put_runs(client, record.spec.identity.job, [use_copy(use_id, record, version)])
 
 
 class Point(NamedTuple):
@@ -180,7 +182,7 @@ class RunCopy:
 
 def search_copy(
     study: str,
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     search: SearchInfo | None,
     started_at: datetime | None,
     policy: TimingPolicy | None,
@@ -347,23 +349,21 @@ def _check_answers(uri: str) -> None:
         raise RetryableError(f"MLflow at {shown_uri(uri)} does not answer") from error
 
 
-def _put_runs(
-    client: MlflowClient, identity: WorkloadIdentity, copies: Iterable[RunCopy]
-) -> dict[str, str]:
+def _put_runs(client: MlflowClient, job: Job, copies: Iterable[RunCopy]) -> dict[str, str]:
     """Brings the runs of a job up to date; returns the identifier of each by its key.
 
     Parents come before their children.
     """
-    experiment = _experiment(client, identity.name)
-    runs = _runs(client, experiment, identity.fingerprint)
+    experiment = _experiment(client, job.name)
+    runs = _runs(client, experiment, job.fingerprint)
     found: dict[str, str] = {}
     for copy in copies:
         parent = {} if copy.parent is None else {_PARENT: found[copy.parent]}
         if copy.key not in runs:
             tags = {
                 _KEY: copy.key,
-                _FINGERPRINT: identity.fingerprint,
-                "syncswitch.workload": identity.name,
+                _FINGERPRINT: job.fingerprint,
+                "syncswitch.workload": job.name,
                 "mlflow.source.name": "syncswitch",
             }
             runs[copy.key] = client.create_run(
@@ -437,15 +437,15 @@ def _put_policies(
     run_ids: Mapping[str, str],
 ) -> None:
     """Brings the policies of a job up to date; the searches that found them are among the runs."""
-    identity = workload.identity
+    job = workload.job
     # MLflow's filters know no way to write a quote.
-    plain = re.sub(r"[^\w.+() -]", "-", identity.name)
-    model = f"syncswitch-{plain}-{identity.fingerprint[:8]}"
+    plain = re.sub(r"[^\w.+() -]", "-", job.name)
+    model = f"syncswitch-{plain}-{job.fingerprint[:8]}"
     if not client.search_registered_models(f"name = '{model}'", max_results=1):
         client.create_registered_model(
             model,
-            tags={_FINGERPRINT: identity.fingerprint},
-            description=f"Timing policies of {identity.name} on {identity.cluster}: when to"
+            tags={_FINGERPRINT: job.fingerprint},
+            description=f"Timing policies of {job.name} on {job.size}: when to"
             " switch. Each version holds a policy file to train with.",
         )
     # MLflow's numbers differ if others added or removed some.
@@ -460,7 +460,8 @@ def _put_policies(
             continue
         run_id, folder = run_ids[f"search {policy.study}"], f"policy-{policy.version}"
         client.log_text(run_id, policy_text(policy, workload), f"{folder}/policy.json")
-        first, second = map(protocol_text, (policy.job.first_protocol, policy.job.second_protocol))
+        pair = policy.protocols
+        first, second = map(protocol_text, (pair.first_protocol, pair.second_protocol))
         made = client.create_model_version(
             model,
             f"runs:/{run_id}/{folder}",
@@ -471,7 +472,7 @@ def _put_policies(
                 "syncswitch.study": policy.study,
             },
             description=f"{first} for the first {policy.switch_percent:g} % of"
-            f" {workload.identity.length}, then {second}",
+            f" {entry.identity.length}, then {second}",
             await_creation_for=None,
         )
         numbers[policy.version] = str(made.version)

@@ -1,7 +1,7 @@
 """Reads and writes policy files: JSON with a schema version and a checksum.
 
 ```
-{"schema_version": 1, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
+{"schema_version": 2, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
 ```
 
 The checksum is over the values, so a file may be reformatted but not altered. The workload lets
@@ -12,15 +12,16 @@ demand, as a lookup does not need pydantic, which takes a while.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import EXPORT_AGAIN, PolicyError, UserError
+from syncswitch.storage.errors import EXPORT_AGAIN, PolicyError, UserError, one_line
 from syncswitch.storage.files import check_plain_file, whole_file
 from syncswitch.storage.records.digest import digest_of
 from syncswitch.storage.records.flat import flat
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import Job, RegisteredWorkload, ScheduledJob, first_rule
 from syncswitch.storage.records.policy import TimingPolicy
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class PolicyFile:
     path: Path
     policy: TimingPolicy
     workload: RegisteredWorkload
+
+    @property
+    def identity(self) -> ScheduledJob:
+        """The job with the protocols of the policy."""
+        return ScheduledJob(self.workload.job, self.policy.protocols)
 
 
 def checked_content(policy: TimingPolicy) -> BaseModel:
@@ -67,10 +73,10 @@ def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
     """
     from syncswitch.storage.policies.schema import SCHEMA_VERSION, WorkloadContent
 
-    mismatch = job_mismatch(policy, workload.identity)
+    mismatch = job_mismatch(policy, workload.job)
     if mismatch:
         raise PolicyError(f"impossible timing policy: {mismatch}")
-    content = {**flat(workload.identity), "reference": workload.reference}
+    content = {**flat(workload.job), "reference": workload.reference}
     values = {
         "workload": _checked(WorkloadContent, content, "workload").model_dump(mode="json"),
         "policy": policy_to_dict(policy),
@@ -106,6 +112,8 @@ def read_policy_file(path: str | Path) -> PolicyFile:
 
     content = json_content(path)
     version = content.get("schema_version")
+    if version == 1 and version is not True:
+        content, version = _of_first_version(content, path), SCHEMA_VERSION
     if type(version) is not int or version != SCHEMA_VERSION:  # JSON's true equals 1
         raise PolicyError(
             f"policy file {path} has schema version {version!r}",
@@ -117,18 +125,37 @@ def read_policy_file(path: str | Path) -> PolicyFile:
     except ValidationError as error:
         raise _useless(path, f"was altered: {first_fault(error)}") from error
     values = document.model_dump()
-    policy, identity = TimingPolicy.of(values["policy"]), WorkloadIdentity.of(values["workload"])
+    policy, job = TimingPolicy.of(values["policy"]), Job.of(values["workload"])
     fault = impossible_accuracy(policy)
     # Of what is there: an older file lacks later fields.
     stated = document.model_dump(mode="json", include={"workload", "policy"}, exclude_unset=True)
     expected = checksum_of(stated)
     if document.checksum != expected:
         fault = fault or (f"its checksum is {document.checksum!r}, that of its values {expected!r}")
-    fault = fault or job_mismatch(policy, identity)
+    fault = fault or job_mismatch(policy, job)
     if fault:
         raise _useless(path, f"was altered: {fault}")
-    workload = RegisteredWorkload(identity, values["workload"]["reference"])
+    workload = RegisteredWorkload(job, values["workload"]["reference"])
     return PolicyFile(Path(path), policy, workload)
+
+
+def _of_first_version(content: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
+    """Returns a file of version 1, in which the protocols were part of the job, as one of today."""
+    values = {name: content.get(name) for name in ("workload", "policy")}
+    try:
+        if content.get("checksum") != checksum_of(values):
+            raise _useless(path, "was altered: its checksum is not that of its values")
+        workload, policy = ({**content[name]} for name in ("workload", "policy"))
+        rule = workload.pop("momentum_after_switch", None)
+        for name in ("first_protocol", "second_protocol"):
+            del workload[name]
+        policy["momentum_after_switch"] = first_rule(rule, workload["batch_size"])
+        policy["fingerprint"] = Job.of(workload).fingerprint
+        policy.setdefault("threshold_runs", 0)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _useless(path, f"was altered: {one_line(error)}") from error
+    values = {"workload": workload, "policy": policy}
+    return {"schema_version": 2, "checksum": checksum_of(values), **values}
 
 
 def read_plan(path: str | Path, content: dict[str, Any]) -> dict[str, Any]:
@@ -150,10 +177,10 @@ def read_plan(path: str | Path, content: dict[str, Any]) -> dict[str, Any]:
     return dict(plan.model_dump()["trial"])
 
 
-def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None:
+def job_mismatch(policy: TimingPolicy, job: Job) -> str | None:
     """Says how a policy contradicts its workload; None if it does not."""
     stated_job = flat(policy.job)
-    for name, actual in flat(identity.key).items():
+    for name, actual in flat(job.key).items():
         stated = stated_job[name]
         if stated != actual and name not in ("workload", "metric"):  # their names
             return f"{name} {stated!r}, but that of the workload is {actual!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -30,7 +30,13 @@ from syncswitch.storage.errors import SEARCH_FIRST, Command, PolicyError, Run
 from syncswitch.storage.policies.file import PolicyFile, checked_content, job_mismatch
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import LARGEST_INTEGER, RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import (
+    LARGEST_INTEGER,
+    Job,
+    Protocols,
+    RegisteredWorkload,
+    ScheduledJob,
+)
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import add_rows, columns_of, record_of
@@ -56,13 +62,36 @@ class PolicyEntry:
         aliases: The aliases that point at it, in alphabetical order.
         imported_at: Time of the import, ISO 8601, UTC; None if a search in this database published
             it.
-        identity: The workload that it was found for.
+        job: The job that it was found for.
     """
 
     policy: TimingPolicy
     aliases: tuple[str, ...]
     imported_at: str | None
-    identity: WorkloadIdentity
+    job: Job
+
+    @property
+    def identity(self) -> ScheduledJob:
+        """The job with the protocols of the policy."""
+        return ScheduledJob(self.job, self.policy.protocols)
+
+
+def current_ones(entries: Iterable[PolicyEntry]) -> list[PolicyEntry]:
+    """Returns the current policy of each job with each of its protocols, in the same order.
+
+    That is the one that the alias points at, or else the newest with these protocols.
+    """
+    chosen: dict[tuple[str, Protocols], PolicyEntry] = {}
+    for entry in entries:
+        key = entry.policy.job.fingerprint, entry.policy.protocols
+        known = chosen.get(key)
+        if (
+            known is None
+            or CURRENT in entry.aliases
+            or (CURRENT not in known.aliases and entry.policy.version > known.policy.version)
+        ):
+            chosen[key] = entry
+    return list(chosen.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +168,23 @@ def _point(connection: Connection, fingerprint: str, alias: str, version: int) -
         connection.execute(update(ALIASES).where(here).values(values))
 
 
+def _current(connection: Connection, fingerprint: str, protocols: Protocols) -> int | None:
+    """Returns the version that is current with these protocols; see `current_ones`."""
+    rule = POLICIES.c.momentum_after_switch.is_not_distinct_from(protocols.momentum_after_switch)
+    versions = connection.scalars(
+        select(POLICIES.c.version)
+        .where(
+            POLICIES.c.fingerprint == fingerprint,
+            POLICIES.c.first_protocol == protocols.first_protocol,
+            POLICIES.c.second_protocol == protocols.second_protocol,
+            rule,
+        )
+        .order_by(POLICIES.c.version)
+    ).all()
+    pointed_at = _pointed_at(connection, fingerprint, CURRENT)
+    return pointed_at if pointed_at in versions else next(reversed(versions), None)
+
+
 def _pointed_at(connection: Connection, fingerprint: str, alias: str) -> int | None:
     here = (ALIASES.c.fingerprint == fingerprint) & (ALIASES.c.alias == alias)
     return connection.scalar(select(ALIASES.c.version).where(here))
@@ -182,7 +228,7 @@ class PolicyRegistry:
             before = _published_by(policy.job.fingerprint, policy.study)
             for _, published in read_policies(connection, before):
                 return published
-            current = _pointed_at(connection, policy.job.fingerprint, CURRENT)
+            current = _current(connection, policy.job.fingerprint, policy.protocols)
             if replaces not in (None, current):
                 at = "nothing" if current is None else f"version {current}"
                 raise PolicyError(
@@ -195,6 +241,15 @@ class PolicyRegistry:
             return published
 
         return self._database.write(operation)
+
+    def current(self, fingerprint: str, protocols: Protocols) -> TimingPolicy | None:
+        """Returns the policy of a job that is current with these protocols.
+
+        That is the one that the alias points at, or else the newest with them; None without any.
+        """
+        with self._database.transaction(read_only=True) as connection:
+            version = _current(connection, fingerprint, protocols)
+        return None if version is None else self.get(fingerprint, version)
 
     def published(self, fingerprint: str, study: str) -> TimingPolicy | None:
         """Returns the policy that a search of this database published; None if it has not."""
@@ -371,7 +426,7 @@ class PolicyRegistry:
                     policy=policy,
                     aliases=tuple(names[row.fingerprint, row.version]),
                     imported_at=None if row.imported_at is None else row.imported_at.isoformat(),
-                    identity=registered_workload(jobs[row.fingerprint]).identity,
+                    job=registered_workload(jobs[row.fingerprint]).job,
                 )
                 for row, policy in read_policies(connection, query)
             ]
@@ -410,7 +465,12 @@ class ImportedPolicy:
     policy: TimingPolicy
     is_new: bool
     current_version: int
-    identity: WorkloadIdentity
+    job: Job
+
+    @property
+    def identity(self) -> ScheduledJob:
+        """The job with the protocols of the policy."""
+        return ScheduledJob(self.job, self.policy.protocols)
 
 
 def import_policies(database: Database, files: Sequence[PolicyFile]) -> list[ImportedPolicy]:
@@ -424,13 +484,13 @@ def import_policies(database: Database, files: Sequence[PolicyFile]) -> list[Imp
         _check_texts(file)
 
     def operation(connection: Connection) -> list[ImportedPolicy]:
-        jobs: dict[str, WorkloadIdentity] = {}
+        jobs: dict[str, Job] = {}
         # In one order, so that two imports cannot wait for each other.
         for file in sorted(files, key=lambda file: file.policy.job.fingerprint):
             row = lock_workload(connection, file.policy.job.fingerprint)
             if row is None:
                 add_workload(connection, file.workload)
-            job = file.workload.identity if row is None else registered_workload(row).identity
+            job = file.workload.job if row is None else registered_workload(row).job
             mismatch = job_mismatch(file.policy, job)
             if mismatch:
                 raise PolicyError(f"policy file {file.path} was altered: {mismatch}")
@@ -444,7 +504,7 @@ def _check_texts(file: PolicyFile) -> None:
     """Refuses texts that are too long for a column, which only PostgreSQL would refuse itself."""
     values: list[tuple[Table, dict[str, object]]] = [(POLICIES, flat(file.policy))]
     values += [(EVIDENCE, asdict(run)) for run in file.policy.evidence]
-    workload = {**flat(file.workload.identity), "reference": file.workload.reference}
+    workload = {**flat(file.workload.job), "reference": file.workload.reference}
     values.append((WORKLOADS, workload))
     for table, row in values:
         for column in table.columns:
@@ -459,7 +519,7 @@ def _check_texts(file: PolicyFile) -> None:
                 )
 
 
-def _import(connection: Connection, file: PolicyFile, job: WorkloadIdentity) -> ImportedPolicy:
+def _import(connection: Connection, file: PolicyFile, job: Job) -> ImportedPolicy:
     fingerprint = file.policy.job.fingerprint
     created_at = datetime.fromisoformat(file.policy.created_at).astimezone(timezone.utc)
     query = select(POLICIES).where(

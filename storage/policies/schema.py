@@ -14,11 +14,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from syncswitch.storage.records.flat import columns
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand
-from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_INTEGER, Job, ScheduledJob
 from syncswitch.storage.records.metric import Goal
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The version of the files that this software reads and writes."""
 
 _LARGEST_WORKER_STEP = 2**63 - 1
@@ -44,9 +44,6 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "worker_step": {"ge": 0, "le": _LARGEST_WORKER_STEP},
 }
 
-# Values of fields that files of this version may lack, as older ones do.
-_LATER: Mapping[str, tuple[Any, ...]] = {"momentum_after_switch": (None,), "threshold_runs": (0,)}
-
 
 class _Content(BaseModel):
     # A command needs one of these models, if any.
@@ -54,7 +51,7 @@ class _Content(BaseModel):
 
 
 def _model(name: str, record: type, meaning: str, **types: Any) -> type[BaseModel]:
-    """Makes a model with the fields of a record, all of them required that there always were.
+    """Makes a model with the fields of a record, all of them required.
 
     `types` are those of fields that have another type here, or that the record lacks.
     """
@@ -65,7 +62,7 @@ def _model(name: str, record: type, meaning: str, **types: Any) -> type[BaseMode
         said = stated[field].meaning if field in stated else None
         told = None if said is None else said.replace("None", "null")
         limits = _LIMITS.get(field, {})
-        content[field] = kind, Field(*_LATER.get(field, ()), description=told, **limits)
+        content[field] = kind, Field(description=told, **limits)
     return create_model(name, __base__=_Content, __doc__=meaning, **content)
 
 
@@ -115,7 +112,7 @@ BandContent = _model(
 PolicyContent = _model(
     "PolicyContent",
     TimingPolicy,
-    "When to switch, for one workload fingerprint.",
+    "When to switch, from which protocol to which, for one job.",
     evidence=Annotated[tuple[EvidenceContent, ...], AfterValidator(_each_run_once)],  # type: ignore[valid-type]
     created_at=Annotated[str, AfterValidator(_moment)],
     metric_goal=Goal,
@@ -124,7 +121,7 @@ PolicyContent = _model(
 
 WorkloadContent = _model(
     "WorkloadContent",
-    WorkloadIdentity,
+    Job,
     "The job that the policy was found for; null is what was not recorded.",
     reference=str,
     metric_goal=Goal,
@@ -138,14 +135,14 @@ class Document(_Content):
     spaces, and the fingerprint that of the workload; a schema cannot check either.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     checksum: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
     workload: WorkloadContent  # type: ignore[valid-type]
     policy: PolicyContent  # type: ignore[valid-type]
 
 
 IdentityContent = _model(
-    "IdentityContent", WorkloadIdentity, "The job that a plan is for.", metric_goal=Goal
+    "IdentityContent", ScheduledJob, "The job that a plan is for.", metric_goal=Goal
 )
 
 

@@ -9,12 +9,7 @@ from datetime import datetime, timezone
 
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import (
-    OWN_MOMENTUM,
-    OWN_OPTIMIZER,
-    WorkloadIdentity,
-    protocol_text,
-)
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, ScheduledJob, protocol_text
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -40,9 +35,7 @@ _ANY = 50.0, Promise(0.950, 0.792, 0.892, 0.947, 0.7054)
 _ANY_WITHOUT_THRESHOLD = 75.0, Promise(0.9999, 0.865, 0.891, 0.947, 0.8351)
 
 
-def unmeasured_policy(
-    identity: WorkloadIdentity, switch_percent: float | None = None
-) -> TimingPolicy:
+def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = None) -> TimingPolicy:
     """Makes the policy for a job without measurements.
 
     It is guarded by its own evaluations, as there is no target. Where each worker keeps its
@@ -68,7 +61,8 @@ def unmeasured_policy(
     usual, promise = expected
     is_usual = switch_percent in (None, usual)
     return TimingPolicy(
-        job=identity.key,
+        job=identity.job.key,
+        protocols=identity.protocols,
         version=1,
         switch_percent=usual if switch_percent is None else switch_percent,
         target_accuracy=None,
@@ -76,7 +70,7 @@ def unmeasured_policy(
         measured=Measured(),
         promise=promise if is_usual else Promise(),
         strategy="adaptive",
-        study=f"{LEARNT}{identity.fingerprint[:12]}",
+        study=f"{LEARNT}{identity.fingerprint[:12]}-{identity.pair}-{identity.momentum_after_switch}",
         evidence=(),
         created_at=datetime.now(timezone.utc).isoformat(),
         guarded=True,
@@ -135,8 +129,8 @@ def unmeasured_text(
         A notice: sentences without the last full stop, and a verb in front that wants a subject.
     """
     first, second = (
-        protocol_text(policy.job.first_protocol),
-        protocol_text(policy.job.second_protocol),
+        protocol_text(policy.protocols.first_protocol),
+        protocol_text(policy.protocols.second_protocol),
     )
     how = f"switches to {second} at {policy.switch_percent:g} %"
     if policy.switch_percent == 0:
@@ -168,7 +162,7 @@ def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
     time = promise.expected_time
     if delivered is None or usual is None or time is None:
         return ""
-    first = protocol_text(policy.job.first_protocol)
+    first = protocol_text(policy.protocols.first_protocol)
     time_by, share_by = "", ""
     if has_runs:
         few = "none" if policy.threshold else "too few"

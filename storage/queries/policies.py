@@ -15,7 +15,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.guard import Target
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.trials.choice import JobChoice
 from syncswitch.storage.trials.store import TrialStore
@@ -75,8 +75,7 @@ def _row(entry: PolicyEntry) -> PolicyVersion:
         PolicyVersion,
         {
             **flat(policy),
-            "simulated_cluster": entry.identity.simulated_cluster,
-            "momentum_after_switch": entry.identity.momentum_after_switch,
+            "simulated_cluster": entry.job.simulated_cluster,
             "aliases": ",".join(entry.aliases),
             "target_value": None if target is None else metric.value(target),
             "mean_value": None if mean is None else metric.value(mean),
@@ -163,14 +162,14 @@ def use_facts(database: Database, **choice: Unpack[JobChoice]) -> list[PolicyUse
 
 def facts_of(uses: Sequence[StoredTrial], versions: Iterable[TimingPolicy]) -> list[PolicyUseFacts]:
     """Judges all uses of some jobs by the versions of their policies."""
-    jobs: dict[str, list[StoredTrial]] = defaultdict(list)
+    jobs: dict[tuple[str, str], list[StoredTrial]] = defaultdict(list)
     for use in uses:
-        jobs[use.job.fingerprint].append(use)
+        jobs[use.job.fingerprint, use.job.first_protocol].append(use)
     every = list(versions)
     policies = {
         (policy.job.fingerprint, policy.version): (
             policy,
-            target_of(policy, jobs[policy.job.fingerprint]),
+            target_of(policy, jobs[policy.job.fingerprint, policy.protocols.first_protocol]),
         )
         for policy in (judged_by(one, every) for one in every)
     }
@@ -215,10 +214,7 @@ class FieldDifference:
 
 
 def policy_differences(
-    first: TimingPolicy,
-    second: TimingPolicy,
-    first_job: WorkloadIdentity,
-    second_job: WorkloadIdentity,
+    first: TimingPolicy, second: TimingPolicy, first_job: ScheduledJob, second_job: ScheduledJob
 ) -> list[FieldDifference]:
     """Compares two policies and their jobs, except versions and times of creation."""
     before, after = _fields(first, first_job), _fields(second, second_job)
@@ -229,7 +225,7 @@ def policy_differences(
     ]
 
 
-def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
+def _fields(policy: TimingPolicy, job: ScheduledJob) -> Mapping[str, Any]:
     content = {**flat(policy), "speed_up": policy.measured.speed_up, **flat(job)}
     if policy.band is not None:  # its target and threshold are the policy's
         content["band"] = f"{policy.band.runs} runs, {len(policy.band.curve)} evaluations"

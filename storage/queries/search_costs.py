@@ -148,9 +148,9 @@ def _searches(
 ) -> Select[Any]:
     # A policy from another database may come from a study of the same name.
     is_its_policy = (POLICIES.c.study == SEARCHES.c.study) & POLICIES.c.imported_at.is_(None)
-    cluster = ("workers", "simulated_cluster", "first_protocol", "second_protocol")
-    of_job = (*cluster, "momentum_after_switch", "total_worker_steps")
-    of_search = ("fingerprint", "study", "strategy", "trainer", "registered_at")
+    of_job = ("workers", "simulated_cluster", "total_worker_steps")
+    protocols = ("first_protocol", "second_protocol", "momentum_after_switch")
+    of_search = (*protocols, "fingerprint", "study", "strategy", "trainer", "registered_at")
     query = (
         select(
             WORKLOADS.c.name.label("workload"),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal_column, select
 from typing_extensions import Unpack
 
 from syncswitch.storage.columns import ConditionColumns, JobColumns, MetricColumns
@@ -31,12 +31,22 @@ _FACTS = TRIAL_FACTS.c
 # The squares of smaller numbers would come near the least float.
 _LEAST = 1e-150
 _OF_METRIC = ("metric_goal", "metric_unit", "metric_lowest", "metric_highest")
+# Runs that never switch are alike with all second protocols.
+# Without bound values, PostgreSQL sees that the groups are what is selected.
+_SWITCHES = _FACTS.candidate_percent < literal_column("100")
+_NOTHING: ColumnElement[str] = literal_column("''")
+_RULE = func.coalesce(_FACTS.momentum_after_switch, _NOTHING)
+_PROTOCOLS = (
+    _FACTS.first_protocol,
+    case((_SWITCHES, _FACTS.second_protocol), else_=_NOTHING).label("second"),
+    case((_SWITCHES, _RULE), else_=_NOTHING).label("rule"),
+)
 _CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 
 
 @dataclass(frozen=True)
 class SwitchPointStatistics:
-    """The completed runs of one switch point of one workload, all under the same conditions.
+    """The completed runs of one switch point, with the same protocols and conditions.
 
     Means are over those that did not diverge. Standard deviations are those of a sample (n - 1),
     and intervals are Student's, so both are unknown for a single run.
@@ -113,7 +123,8 @@ def switch_point_statistics(
 
 
 def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (row["fingerprint"], *(row[column.name] for column in _CONDITIONS))
+    names = ("fingerprint", "first_protocol", *(column.name for column in _CONDITIONS))
+    return tuple(row[name] for name in names)
 
 
 def _place(switch_point: SwitchPointStatistics) -> tuple[Any, ...]:
@@ -123,8 +134,10 @@ def _place(switch_point: SwitchPointStatistics) -> tuple[Any, ...]:
         (switch_point.under.online != "none", switch_point.under.online),
         (switch_point.under.switch_mechanism != "hot", switch_point.under.switch_mechanism),
     )
-    workload = (switch_point.job.workload, switch_point.job.workers, switch_point.job.fingerprint)
-    return (*workload, *conditions, -switch_point.candidate_percent)
+    job = switch_point.job
+    workload = (job.workload, job.workers, job.fingerprint)
+    protocols = (job.first_protocol, job.second_protocol, job.momentum_after_switch or "")
+    return (*workload, *protocols, *conditions, -switch_point.candidate_percent)
 
 
 def _statistics(
@@ -184,7 +197,7 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
     squares of the values themselves would lose all digits of a small spread.
     """
     accuracy, seconds = _measured(_FACTS.converged_accuracy), _FACTS.whole_run_seconds
-    keys = (_FACTS.fingerprint, _FACTS.candidate_percent, *_CONDITIONS)
+    keys = (_FACTS.fingerprint, _FACTS.candidate_percent, *_PROTOCOLS, *_CONDITIONS)
     first = (
         select(*keys, func.avg(accuracy).label("accuracy"), func.avg(seconds).label("seconds"))
         .where(*counting)
@@ -192,7 +205,7 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
         .subquery()
     )
     # These are the same for all runs of a workload.
-    names = {field.name for field in fields(JobColumns)} - {"fingerprint"}
+    names = {field.name for field in fields(JobColumns)} - {"fingerprint", "first_protocol"}
     workload = [func.min(_FACTS[name]).label(name) for name in sorted(names | {"metric"})]
     workload += [func.min(WORKLOADS.c[name]).label(name) for name in _OF_METRIC]
     forked_after_it = _FACTS.fork_percent >= _FACTS.switch_percent

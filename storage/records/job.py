@@ -41,12 +41,10 @@ class JobKey:
     """A job by its fingerprint, and what people and tables know it by.
 
     Attributes:
-        fingerprint: Fingerprint of the workload on its cluster.
+        fingerprint: Fingerprint of the job.
         workload: Name of the workload, for people.
         workers: n, the size of the cluster.
         total_worker_steps: W, the length of the job.
-        first_protocol: Protocol before the switch.
-        second_protocol: Protocol after the switch.
         metric: The metric that its runs are compared by.
     """
 
@@ -54,9 +52,38 @@ class JobKey:
     workload: str
     workers: int
     total_worker_steps: int
+    metric: Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Protocols:
+    """How a job is trained, but for when it switches.
+
+    Attributes:
+        first_protocol: Protocol before the switch, for example `bsp`.
+        second_protocol: Protocol after the switch, for example `asp`.
+        momentum_after_switch: The momentum of the second protocol, for example `own`; None if it is
+            not known.
+    """
+
     first_protocol: str
     second_protocol: str
-    metric: Metric
+    momentum_after_switch: str | None = None
+
+    @property
+    def pair(self) -> str:
+        """Both protocols as users write them, for example `bsp,asp`."""
+        return f"{self.first_protocol},{self.second_protocol}"
+
+
+def first_rule(rule: str | None, batch_size: int | None) -> str | None:
+    """Returns the rule of the second protocol that older records left unsaid, the first there was.
+
+    Args:
+        rule: The rule as recorded.
+        batch_size: That of the job, which commands and imported jobs lack; theirs is unknown.
+    """
+    return "same" if rule is None and batch_size is not None else rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,49 +115,34 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadIdentity:
-    """A job, as far as a timing policy depends on it.
+class Job:
+    """What is trained, and where, whatever the schedule.
 
-    Seed, paths and host are left out on purpose, and so is `name`, which only people use; a job
-    whose model is unknown is also identified by its name.
+    Seed, paths and host are left out of the fingerprint on purpose, and so is `name`, which only
+    people use; a job whose model is unknown is also identified by its name.
 
     Attributes:
         name: The name for people, for example `digits`.
         total_worker_steps: W, the length of the job.
         workers: n, the size of the cluster.
-        first_protocol: Protocol before the switch, for example `bsp`.
-        second_protocol: Protocol after the switch, for example `asp`.
         recipe: How it trains.
         metric: The metric that is called accuracy.
         simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
-        momentum_after_switch: The momentum of the second protocol, for example `own`; None if it is
-            not known.
     """
 
     name: str
     total_worker_steps: int
     workers: int
-    first_protocol: str
-    second_protocol: str
     recipe: Recipe
     metric: DescribedMetric
     simulated_cluster: str | None = None
-    momentum_after_switch: str | None = None
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> WorkloadIdentity:
+    def of(cls, values: Mapping[str, Any]) -> Job:
         """Rebuilds a job from its values as JSON has them, among others."""
         pairs = values["learning_rate_boundaries"]  # JSON has no tuples
         boundaries = None if pairs is None else tuple((step, factor) for step, factor in pairs)
         return nested(cls, {**values, "learning_rate_boundaries": boundaries})
-
-    @classmethod
-    def undescribed(
-        cls, name: str, total_steps: int, workers: int, protocols: tuple[str, str], metric: Metric
-    ) -> WorkloadIdentity:
-        """Makes a job of which nobody says how it trains."""
-        described = DescribedMetric(*astuple(metric))
-        return cls(name, total_steps, workers, *protocols, Recipe(), described)
 
     @property
     def decided_by(self) -> Metric:
@@ -141,13 +153,7 @@ class WorkloadIdentity:
     def key(self) -> JobKey:
         """The job as a timing policy names it."""
         return JobKey(
-            self.fingerprint,
-            self.name,
-            self.workers,
-            self.total_worker_steps,
-            self.first_protocol,
-            self.second_protocol,
-            self.decided_by,
+            self.fingerprint, self.name, self.workers, self.total_worker_steps, self.decided_by
         )
 
     @property
@@ -155,16 +161,6 @@ class WorkloadIdentity:
         """Whether a training command makes its runs, as its data and batches are unknown."""
         recipe = self.recipe
         return recipe.model is not None and recipe.data_set is None and recipe.batch_size is None
-
-    @property
-    def step_noun(self) -> str:
-        """The noun for its steps, as a command counts its own, a cluster those of each worker."""
-        return "step" if self.is_command or self.first_protocol in _WAYS else "worker-step"
-
-    @property
-    def length(self) -> str:
-        """Its length, for example `4,000 worker-steps`."""
-        return f"{self.total_worker_steps:,} {self.step_noun}s"
 
     @property
     def size(self) -> str:
@@ -181,26 +177,128 @@ class WorkloadIdentity:
         return self.name if is_single else f"{self.name} on {self.size}"
 
     @property
-    def cluster(self) -> str:
-        """Size, kind and protocols, for example `4 simulated workers, bsp,asp`."""
-        return self.pair if self.is_command and self.workers == 1 else f"{self.size}, {self.pair}"
-
-    @property
-    def pair(self) -> str:
-        """Both protocols as users write them, for example `bsp,asp`."""
-        return f"{self.first_protocol},{self.second_protocol}"
-
-    @property
     def fingerprint(self) -> str:
         """64 hexadecimal digits, the same on every machine and in every year."""
         content = flat(self)
         if self.recipe.model is not None:
             del content["name"]
-        # The fingerprints of jobs without these fields must stay what they were.
-        for name, usual in _LATER_FIELDS.items():
-            if content[name] in usual:
-                del content[name]
-        return digest_of(content)
+        return digest_of({"version": _FINGERPRINT_VERSION, **content})
+
+
+_FINGERPRINT_VERSION = 2  # in the first one the protocols were a part of the job
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledJob:
+    """A job and the protocols that it is trained with.
+
+    Attributes:
+        job: The job.
+        protocols: The protocols.
+    """
+
+    job: Job
+    protocols: Protocols
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ScheduledJob:
+        """Rebuilds it from its values as JSON has them, among others."""
+        return cls(Job.of(values), nested(Protocols, values))
+
+    @classmethod
+    def undescribed(
+        cls, name: str, total_steps: int, workers: int, protocols: tuple[str, str], metric: Metric
+    ) -> ScheduledJob:
+        """Makes a job of which nobody says how it trains."""
+        described = DescribedMetric(*astuple(metric))
+        return cls(Job(name, total_steps, workers, Recipe(), described), Protocols(*protocols))
+
+    @property
+    def name(self) -> str:
+        """The name for people."""
+        return self.job.name
+
+    @property
+    def total_worker_steps(self) -> int:
+        """W, the length of the job."""
+        return self.job.total_worker_steps
+
+    @property
+    def workers(self) -> int:
+        """n, the size of the cluster."""
+        return self.job.workers
+
+    @property
+    def recipe(self) -> Recipe:
+        """How the job trains."""
+        return self.job.recipe
+
+    @property
+    def metric(self) -> DescribedMetric:
+        """The metric that is called accuracy."""
+        return self.job.metric
+
+    @property
+    def decided_by(self) -> Metric:
+        """The metric that its runs are compared by."""
+        return self.job.decided_by
+
+    @property
+    def simulated_cluster(self) -> str | None:
+        """Digest of the profile of a simulated cluster; None for a real one."""
+        return self.job.simulated_cluster
+
+    @property
+    def is_command(self) -> bool:
+        """Whether a training command makes its runs."""
+        return self.job.is_command
+
+    @property
+    def size(self) -> str:
+        """Size and kind of its cluster, for example `4 simulated workers`."""
+        return self.job.size
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the job, the same with all protocols."""
+        return self.job.fingerprint
+
+    @property
+    def first_protocol(self) -> str:
+        """Protocol before the switch."""
+        return self.protocols.first_protocol
+
+    @property
+    def second_protocol(self) -> str:
+        """Protocol after the switch."""
+        return self.protocols.second_protocol
+
+    @property
+    def momentum_after_switch(self) -> str | None:
+        """The rule of the second protocol."""
+        return self.protocols.momentum_after_switch
+
+    @property
+    def pair(self) -> str:
+        """Both protocols as users write them, for example `bsp,asp`."""
+        return self.protocols.pair
+
+    @property
+    def step_noun(self) -> str:
+        """The noun for its steps, as a command counts its own, a cluster those of each worker."""
+        is_loop = self.is_command or self.first_protocol in _WAYS
+        return "step" if is_loop else "worker-step"
+
+    @property
+    def length(self) -> str:
+        """Its length, for example `4,000 worker-steps`."""
+        return f"{self.total_worker_steps:,} {self.step_noun}s"
+
+    @property
+    def cluster(self) -> str:
+        """Size, kind and protocols, for example `4 simulated workers, bsp,asp`."""
+        is_single = self.is_command and self.workers == 1
+        return self.pair if is_single else f"{self.size}, {self.pair}"
 
 
 _WAYS = {name: f"the {name} way" for name in ("first", "second")}
@@ -242,28 +340,17 @@ def name_problem(name: object) -> str | None:
     )
 
 
-# With the values that say nothing new.
-_LATER_FIELDS: Mapping[str, tuple[Any, ...]] = {
-    "simulated_cluster": (None,),
-    "metric_goal": ("max",),
-    "metric_unit": (None,),
-    "metric_lowest": (0.0,),
-    "metric_highest": (1.0,),
-    "momentum_after_switch": (None, "same"),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class RegisteredWorkload:
     """A workload as a database knows it.
 
     Attributes:
-        identity: The job.
+        job: The job.
         reference: Normal form of the way to load it: a built-in name, `file.py:attribute` or
             `package.module:attribute`.
     """
 
-    identity: WorkloadIdentity
+    job: Job
     reference: str
 
 
@@ -293,7 +380,8 @@ class SearchInfo:
 
     Attributes:
         study: Name of the Optuna study.
-        fingerprint: Fingerprint of the workload.
+        fingerprint: Fingerprint of the job.
+        protocols: The protocols.
         strategy: Name of the strategy.
         halvings: M, how often the range of switch points may be halved.
         runs: R, the repeats per switch point.
@@ -309,6 +397,7 @@ class SearchInfo:
 
     study: str
     fingerprint: str
+    protocols: Protocols
     strategy: str
     halvings: int
     runs: int

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import JobKey
+from syncswitch.storage.records.job import JobKey, Protocols
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec
 
 
@@ -84,10 +84,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class TimingPolicy:
-    """When to switch, for one workload fingerprint. Immutable.
+    """When to switch, from which protocol to which, for one job. Immutable.
 
     Attributes:
         job: The job that it was found for.
+        protocols: The protocols that it was found for.
         version: 1, 2, ... per fingerprint.
         switch_percent: Percent of W in the first protocol.
         target_accuracy: A, mean converged accuracy of the first protocol alone, or as given; None
@@ -112,6 +113,7 @@ class TimingPolicy:
     """
 
     job: JobKey
+    protocols: Protocols
     version: int
     switch_percent: float
     target_accuracy: float | None

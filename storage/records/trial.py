@@ -9,8 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from syncswitch.storage.records.guard import Band, GuardOutcome
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.guard import Band, GuardOutcome, later_switch_points
+from syncswitch.storage.records.job import RunConditions, ScheduledJob
 
 CONVERGENCE_EVALUATIONS = 5
 """Number of last evaluations of a run whose mean is its converged accuracy."""
@@ -90,7 +90,7 @@ class TrialSpec:
             After the last one it stays in the first protocol; if empty, at once.
     """
 
-    identity: WorkloadIdentity
+    identity: ScheduledJob
     switch_percent: float
     seed: int
     replicate: int = 0
@@ -104,6 +104,15 @@ class TrialSpec:
     kept_checkpoints: int | None = None
     band: Band | None = None
     retry_percents: tuple[float, ...] = ()
+
+    @classmethod
+    def of_policy(
+        cls, identity: ScheduledJob, switch_percent: float, seed: int, band: Band | None
+    ) -> TrialSpec:
+        """Specifies a later run: with a band it goes back from switches that fail."""
+        rule = identity.momentum_after_switch
+        retries = () if band is None else later_switch_points(switch_percent, rule)
+        return cls(identity, switch_percent, seed, band=band, retry_percents=retries)
 
 
 @dataclass(frozen=True, slots=True)

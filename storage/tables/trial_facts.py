@@ -23,7 +23,7 @@ def _in_sql(expression: ColumnElement[Any]) -> str:
 
 _IN_PHASE = (
     "(SELECT {value} FROM syncswitch_phases AS p"
-    " WHERE p.trial_id = t.trial_id AND p.protocol = w.{which}_protocol)"
+    " WHERE p.trial_id = t.trial_id AND p.protocol = t.{which}_protocol)"
 )
 _PHASE_SECONDS = "SUM(p.seconds)"
 _PHASE_RATE = (
@@ -33,7 +33,7 @@ _PHASE_RATE = (
 _MISSING_SECONDS = (
     "(SELECT CASE WHEN p.seconds > 1e-9 AND p.end_worker_step > p.start_worker_step"
     " AND p.protocol ="
-    " CASE WHEN t.switch_percent < 100 THEN w.second_protocol ELSE w.first_protocol END"
+    " CASE WHEN t.switch_percent < 100 THEN t.second_protocol ELSE t.first_protocol END"
     " THEN (w.total_worker_steps - t.worker_steps) * p.seconds"
     " / (p.end_worker_step - p.start_worker_step) END"
     " FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id"

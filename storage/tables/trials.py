@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from syncswitch.storage.records.guard import FailedSwitch
-from syncswitch.storage.records.job import SearchInfo, WorkloadIdentity
+from syncswitch.storage.records.job import Job, Protocols, SearchInfo
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent
 from syncswitch.storage.tables.base import (
     FINITE,
@@ -38,7 +38,7 @@ WORKLOADS = Table(
     "syncswitch_workloads",
     METADATA,
     Column("fingerprint", String(64), primary_key=True),
-    *stored(WorkloadIdentity, name=required("name", String(255), index=True)),
+    *stored(Job, name=required("name", String(255), index=True)),
     required("reference", String(1024), index=True),
     required("metric_name", String(255)),
     required("registered_at", UtcDateTime),
@@ -46,7 +46,7 @@ WORKLOADS = Table(
     *limited("> 0", "total_worker_steps", "batch_size", "workers"),
     info={
         "meaning": ""
-        "A workload on a cluster of one size, with one pair of protocols. What is unknown "
+        "A workload on a cluster of one size, whatever the protocols. What is unknown "
         "about an imported job is null. `simulated_cluster` is null for a real cluster. "
         "`next_seed` is the least seed that was not handed out to a run with a policy."
     },
@@ -77,6 +77,7 @@ TRIALS = Table(
     METADATA,
     Column("trial_id", Integer, primary_key=True),
     required("fingerprint", ForeignKey(WORKLOADS.c.fingerprint)),
+    *stored(Protocols),
     Column("study", String(512)),
     Column("trial_number", Integer),
     Column("source", String(1024)),

@@ -11,7 +11,8 @@ from typing import TypedDict, cast
 from sqlalchemy import BindParameter, ColumnElement, bindparam, select
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.records.job import Protocols
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import WORKLOADS
 from syncswitch.storage.trials.workloads import is_workload
@@ -112,6 +113,14 @@ def conditions(
         listed: BindParameter[int] = bindparam(None, plain, expanding=True, literal_execute=True)
         wanted.append(_FACTS.trial_id.in_(listed))
     return wanted
+
+
+def are_with(protocols: Protocols) -> ColumnElement[bool]:
+    """Selects the runs with these protocols, and those with the first one alone."""
+    never_switch = _FACTS.switch_percent == BASELINE_PERCENT
+    rule = _FACTS.momentum_after_switch.is_not_distinct_from(protocols.momentum_after_switch)
+    switch_alike = (_FACTS.second_protocol == protocols.second_protocol) & rule
+    return (_FACTS.first_protocol == protocols.first_protocol) & (never_switch | switch_alike)
 
 
 def _are_of(kinds: set[str]) -> list[ColumnElement[bool]]:

@@ -26,9 +26,9 @@ from typing_extensions import Unpack
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import ROWS_AT_ONCE, Database
 from syncswitch.storage.errors import DatabaseError, FatalError, UserError
-from syncswitch.storage.records.flat import nested
+from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.guard import FailedSwitch
-from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
+from syncswitch.storage.records.job import Protocols, RunConditions, ScheduledJob, SearchInfo
 from syncswitch.storage.records.trial import (
     BASELINE_PERCENT,
     Evaluation,
@@ -49,7 +49,7 @@ from syncswitch.storage.tables.trials import (
     TRIALS,
     WORKLOADS,
 )
-from syncswitch.storage.trials.choice import TrialChoice, conditions
+from syncswitch.storage.trials.choice import TrialChoice, are_with, conditions
 from syncswitch.storage.trials.evaluations import (
     add_evaluations,
     read_curves,
@@ -178,7 +178,7 @@ def _write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
         raise FatalError(
             f"an option of search {search.study!r} is not a JSON value: {error}"
         ) from error
-    values = {**asdict(search), "options": options}
+    values = {**flat(search), "options": options}
     query = select(SEARCHES).where(SEARCHES.c.study == search.study)
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -189,7 +189,7 @@ def _write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
             f" {search.fingerprint[:12]}; give the new search a study name of its own"
         )
     else:
-        stored = asdict(record_of(SearchInfo, row))
+        stored = flat(record_of(SearchInfo, row))
         fixed = {"options", "dropped", "threshold"}
         changed = {
             name: values[name] for name in stored.keys() - fixed if stored[name] != values[name]
@@ -235,9 +235,7 @@ class TrialStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def register(
-        self, identity: WorkloadIdentity, reference: str, search: SearchInfo
-    ) -> SearchInfo:
+    def register(self, identity: ScheduledJob, reference: str, search: SearchInfo) -> SearchInfo:
         """Adds a search and its workload, or updates their names and settings.
 
         The options of a search that is there already stay as they are.
@@ -257,7 +255,7 @@ class TrialStore:
             raise FatalError(f"search {search.study!r} names another workload than {identity.name}")
 
         def operation(connection: Connection) -> SearchInfo:
-            upsert_workload(connection, identity, reference)
+            upsert_workload(connection, identity.job, reference)
             return _write_search(connection, search)
 
         return self._database.write(operation)
@@ -311,6 +309,7 @@ class TrialStore:
                 raise FatalError(f"trial {trial_number} of {study!r} is already complete")
             moment = _now()
             values: dict[str, Any] = {
+                **flat(spec.identity.protocols),
                 "candidate_percent": spec.switch_percent,
                 "switch_percent": spec.switch_percent,
                 "replicate": spec.replicate,
@@ -411,34 +410,41 @@ class TrialStore:
         found = self.trials(study=study, trial_number=trial_number)
         return found[0] if found else None
 
-    def trials(self, **choice: Unpack[TrialChoice]) -> list[StoredTrial]:
+    def trials(
+        self, protocols: Protocols | None = None, **choice: Unpack[TrialChoice]
+    ) -> list[StoredTrial]:
         """Returns trials in the order in which they were added.
 
         Args:
+            protocols: Only runs with these, or with the first of them alone.
             **choice: Which trials, see `TrialChoice`; by default those of searches and imported
                 ones. All are of the same moment.
 
         Raises:
             UserError: No trial can be chosen like that.
         """
-        return list(self.each_trial(**choice))
+        return list(self.each_trial(protocols, **choice))
 
-    def each_trial(self, **choice: Unpack[TrialChoice]) -> Iterator[StoredTrial]:
+    def each_trial(
+        self, protocols: Protocols | None = None, **choice: Unpack[TrialChoice]
+    ) -> Iterator[StoredTrial]:
         """Yields the same trials in bounded memory.
 
         The transaction is open until the last one is taken, or the iterator closed.
         """
         choice.setdefault("kinds", ("search", "import"))
+        chosen = [] if protocols is None else [are_with(protocols)]
         with self._database.transaction(read_only=True) as connection:
-            yield from read_trials(connection, *conditions(choice))
+            yield from read_trials(connection, *chosen, *conditions(choice))
 
-    def times_alone(self, fingerprint: str, host: str | None) -> list[float]:
-        """Returns the seconds of a job's undisturbed runs with the first protocol alone.
+    def times_alone(self, fingerprint: str, protocol: str, host: str | None) -> list[float]:
+        """Returns the seconds of a job's undisturbed runs with one protocol alone, its first.
 
         Runs with policies are among them, in the order in which all were added.
 
         Args:
             fingerprint: The job.
+            protocol: The protocol.
             host: Only runs on this machine; None for runs on any.
         """
         facts, usual = TRIAL_FACTS.c, condition_values(RunConditions())
@@ -446,6 +452,7 @@ class TrialStore:
             select(facts.whole_run_seconds)
             .where(
                 facts.fingerprint == fingerprint,
+                facts.first_protocol == protocol,
                 facts.switch_percent >= BASELINE_PERCENT,
                 *(facts[name].is_not_distinct_from(value) for name, value in usual.items()),
                 facts.whole_run_seconds.is_not(None),

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, insert, select, u
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.flat import flat
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import Job, RegisteredWorkload
 from syncswitch.storage.tables.policies import ALIASES, POLICIES
 from syncswitch.storage.tables.trials import SEARCHES, WORKLOADS
 
@@ -40,31 +40,31 @@ def is_workload(selector: str) -> ColumnElement[bool]:
 def add_workload(connection: Connection, workload: RegisteredWorkload) -> None:
     """Registers a workload that is not in the database."""
     values = {
-        "fingerprint": workload.identity.fingerprint,
+        "fingerprint": workload.job.fingerprint,
         "reference": workload.reference,
         "registered_at": datetime.now(timezone.utc),
-        "metric_name": workload.identity.decided_by.name,
-        **flat(workload.identity),
+        "metric_name": workload.job.decided_by.name,
+        **flat(workload.job),
     }
     connection.execute(insert(WORKLOADS).values(values))
 
 
-def upsert_workload(connection: Connection, identity: WorkloadIdentity, reference: str) -> None:
+def upsert_workload(connection: Connection, job: Job, reference: str) -> None:
     """Adds a workload, or updates its names; afterwards it is locked."""
-    row = lock_workload(connection, identity.fingerprint)
+    row = lock_workload(connection, job.fingerprint)
     if row is None:
-        add_workload(connection, RegisteredWorkload(identity, reference))
-    elif (row.name, row.reference) != (identity.name, reference):
+        add_workload(connection, RegisteredWorkload(job, reference))
+    elif (row.name, row.reference) != (job.name, reference):
         connection.execute(
             update(WORKLOADS)
-            .where(WORKLOADS.c.fingerprint == identity.fingerprint)
-            .values(name=identity.name, reference=reference)
+            .where(WORKLOADS.c.fingerprint == job.fingerprint)
+            .values(name=job.name, reference=reference)
         )
 
 
-def register_workload(database: Database, identity: WorkloadIdentity, reference: str) -> None:
+def register_workload(database: Database, job: Job, reference: str) -> None:
     """Registers a workload without a search, so that it can have policies."""
-    database.write(lambda connection: upsert_workload(connection, identity, reference))
+    database.write(lambda connection: upsert_workload(connection, job, reference))
 
 
 def lock_workload(connection: Connection, fingerprint: str) -> Row[Any] | None:
@@ -75,7 +75,7 @@ def lock_workload(connection: Connection, fingerprint: str) -> Row[Any] | None:
 
 def registered_workload(row: Row[Any]) -> RegisteredWorkload:
     """Returns the workload of a row; its fingerprint is that of the row again."""
-    return RegisteredWorkload(WorkloadIdentity.of(row._asdict()), row.reference)
+    return RegisteredWorkload(Job.of(row._asdict()), row.reference)
 
 
 def workload_names(url: str) -> list[str]:

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.errors import FatalError, PolicyError, UserError, reason_of
 from syncswitch.storage.files import check_plain_file, sync, whole_file
+from syncswitch.storage.records.job import first_rule
 from syncswitch.storage.records.policy import PolicyUse
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def _parsed(line: bytes) -> PolicyUse:
     except (ValueError, RecursionError) as error:
         raise FatalError("it is torn or altered") from error
     try:
-        use = _adapter().validate_python(_storable(content))
+        use = _adapter().validate_python(_storable(_with_protocols_apart(content)))
     except ValidationError as error:
         raise FatalError(first_fault(error)) from error
     _ = use.fingerprint  # fails for values that JSON cannot hold
@@ -202,6 +203,24 @@ def _parsed(line: bytes) -> PolicyUse:
             raise FatalError(f"{moment} has no time zone")
         moment.astimezone(timezone.utc)
     return use
+
+
+def _with_protocols_apart(content: Any) -> Any:
+    """Returns a use as it is written today; older files have the protocols within the job."""
+    try:
+        spec = content["record"]["spec"]
+        identity = spec["identity"]
+        if "job" in identity:
+            return content
+        names = ("first_protocol", "second_protocol", "momentum_after_switch")
+        protocols = {name: identity.get(name) for name in names}
+        rule = first_rule(protocols["momentum_after_switch"], identity["recipe"]["batch_size"])
+        protocols["momentum_after_switch"] = rule
+        job = {name: value for name, value in identity.items() if name not in names}
+    except (KeyError, TypeError, AttributeError):
+        return content  # the check says what is wrong
+    spec = {**spec, "identity": {"job": job, "protocols": protocols}}
+    return {**content, "record": {**content["record"], "spec": spec}}
 
 
 def _storable(value: Any, name: str = "") -> Any:

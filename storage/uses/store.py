@@ -11,7 +11,8 @@ from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.flat import flat
+from syncswitch.storage.records.job import Job, Protocols
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import SEARCHES, TRIALS, WORKLOADS
@@ -36,9 +37,14 @@ def record_use(
     )
 
 
-def uses(database: Database, fingerprint: str) -> list[StoredTrial]:
-    """Returns the uses of all versions of a job's policy, in the order of their recording."""
-    return TrialStore(database).trials(fingerprint=fingerprint, kinds=("use",))
+def uses(
+    database: Database, fingerprint: str, protocols: Protocols | None = None
+) -> list[StoredTrial]:
+    """Returns the uses of a job's policies, in the order of their recording.
+
+    With `protocols` only those of runs with these, or with the first one alone.
+    """
+    return TrialStore(database).trials(fingerprint=fingerprint, protocols=protocols, kinds=("use",))
 
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
@@ -46,7 +52,7 @@ def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
     fingerprint = policy.job.fingerprint
     if not policy.threshold:
         policy = judged_by(policy, PolicyRegistry(database).policies(workload=fingerprint))
-    return use_summary(policy, uses(database, fingerprint))
+    return use_summary(policy, uses(database, fingerprint, policy.protocols))
 
 
 def _add(connection: Connection, use: PolicyUse) -> bool:
@@ -67,6 +73,7 @@ def _add(connection: Connection, use: PolicyUse) -> bool:
     _check_version(connection, use)
     spec = use.record.spec
     values = {
+        **flat(spec.identity.protocols),
         "use_id": use.use_id,
         "policy_version": policy.version,
         "fingerprint": use.fingerprint,
@@ -101,7 +108,7 @@ def _check_version(connection: Connection, use: PolicyUse) -> None:
 
 def hand_out_seed(
     database: Database,
-    identity: WorkloadIdentity,
+    job: Job,
     reference: str | None = None,
     *,
     patience_seconds: float = RESTART_SECONDS,
@@ -114,19 +121,19 @@ def hand_out_seed(
 
     def hand_out(connection: Connection) -> int | None:
         if reference is not None:
-            upsert_workload(connection, identity, reference)
-        row = lock_workload(connection, identity.fingerprint)
+            upsert_workload(connection, job, reference)
+        row = lock_workload(connection, job.fingerprint)
         if row is None:
             return None
         # The seeds of runs whose users chose their own.
         query = select(TRIALS.c.seed).where(
-            TRIALS.c.fingerprint == identity.fingerprint, TRIALS.c.seed >= row.next_seed
+            TRIALS.c.fingerprint == job.fingerprint, TRIALS.c.seed >= row.next_seed
         )
         taken = set(connection.scalars(query))
         seed: int = next(one for one in itertools.count(row.next_seed) if one not in taken)
         connection.execute(
             update(WORKLOADS)
-            .where(WORKLOADS.c.fingerprint == identity.fingerprint)
+            .where(WORKLOADS.c.fingerprint == job.fingerprint)
             .values(next_seed=seed + 1)
         )
         return seed

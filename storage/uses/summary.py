@@ -171,7 +171,10 @@ def judged_by(policy: TimingPolicy, versions: Iterable[TimingPolicy]) -> TimingP
     later = [
         (one.version, one.threshold)
         for one in versions
-        if one.job == policy.job and one.version > policy.version and one.threshold
+        if one.job == policy.job
+        and one.protocols.first_protocol == policy.protocols.first_protocol
+        and one.version > policy.version
+        and one.threshold
     ]
     return replace(policy, threshold=min(later)[1]) if later else policy
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.trainers.trainer import Observer, Trainer
 from tests.identities import GENERATED
@@ -110,6 +110,6 @@ class GeneratedTrainer(Trainer):
         )
 
 
-def identity(**changes: object) -> WorkloadIdentity:
+def identity(**changes: object) -> ScheduledJob:
     """Of the generated job, with some fields changed."""
     return changed(GENERATED, **changes)

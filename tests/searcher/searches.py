@@ -21,7 +21,7 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.sweeps import Sweep, SweepPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
@@ -55,7 +55,7 @@ def search(
     trainer: Trainer | None = None,
     plan: SearchPlan = PLAN,
     *,
-    job: WorkloadIdentity = GENERATED,
+    job: ScheduledJob = GENERATED,
     patience: Patience = QUICK,
     **options: Any,
 ) -> SearchResult:

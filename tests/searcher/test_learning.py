@@ -52,7 +52,7 @@ from syncswitch.storage.records.guard import (
     FailedSwitch,
     GuardOutcome,
 )
-from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, WorkloadIdentity
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, ScheduledJob
 from syncswitch.storage.records.policy import Promise, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.uses.store import record_use, uses, uses_of
@@ -161,9 +161,7 @@ W = IDENTITY.total_worker_steps
 GOOD_FROM_PERCENT = 25.0
 
 
-def planned_run(
-    url: str, expected_runs: int = 30, identity: WorkloadIdentity = IDENTITY
-) -> NextRun:
+def planned_run(url: str, expected_runs: int = 30, identity: ScheduledJob = IDENTITY) -> NextRun:
     with open_database(url, create=True) as database:
         return next_run(database, identity, expected_runs)
 
@@ -270,7 +268,7 @@ def test_learning_goes_on_after_a_search(url: str) -> None:
 def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
     url: str, held_percent: float
 ) -> None:
-    simulated = replace(IDENTITY, simulated_cluster="9" * 64)
+    simulated = changed(IDENTITY, simulated_cluster="9" * 64)
     published(url, simulated, guarded=True, switch_percent=12.5)
     planned = planned_run(url)
     assert (planned.policy, planned.switch_percent) == (None, 12.5)
@@ -290,7 +288,7 @@ def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
         assert [(run.switch_percent, run.alarmed) for run in seen] == (
             [(12.5, False)] if held_percent == 12.5 else [(12.5, True), (held_percent, False)]
         )
-        other = replace(IDENTITY, simulated_cluster="8" * 64)
+        other = changed(IDENTITY, simulated_cluster="8" * 64)
         assert simulated_policy(database, other) is None
 
 
@@ -300,7 +298,7 @@ KILOMETRES = changed(
 
 
 def run_in_kilometres(
-    url: str, identity: WorkloadIdentity, uses: int, kilometres: float, held: float | None = None
+    url: str, identity: ScheduledJob, uses: int, kilometres: float, held: float | None = None
 ) -> tuple[NextRun, list[str]]:
     """One run, which ends as BSP alone if nothing else is said, and what is said after it."""
     planned = planned_run(url, uses, identity)
@@ -339,7 +337,7 @@ def test_many_runs_of_a_job_without_a_usual_threshold_measure_it_first(url: str)
 
 
 def test_few_runs_of_a_job_without_a_usual_threshold_take_the_gain_at_once(url: str) -> None:
-    own = replace(KILOMETRES, momentum_after_switch=OWN_MOMENTUM)
+    own = changed(KILOMETRES, momentum_after_switch=OWN_MOMENTUM)
     # The second fails at its switch and ends as BSP alone, which is one run of three.
     made = [run_in_kilometres(url, own, 3, 2.0, held) for held in (None, 100.0, None)]
     assert [plan.switch_percent for plan, _ in made] == [12.5, 12.5, 50.0]
@@ -361,7 +359,7 @@ def test_few_runs_of_a_job_without_a_usual_threshold_take_the_gain_at_once(url: 
 def test_a_job_without_a_usual_threshold_that_ends_as_bsp_alone_at_first_measures_no_target(
     url: str,
 ) -> None:
-    own = replace(KILOMETRES, momentum_after_switch=OWN_MOMENTUM)
+    own = changed(KILOMETRES, momentum_after_switch=OWN_MOMENTUM)
     run_in_kilometres(url, own, 3, 2.0, 100.0)
     (policy,) = versions(url)
     assert (policy.switch_percent, policy.target_accuracy) == (100.0, None)
@@ -398,7 +396,7 @@ def record_uses(
     policy: TimingPolicy,
     kept: Iterable[bool],
     outcome: Callable[[float], GuardOutcome] = sent_back,
-    identity: WorkloadIdentity = IDENTITY,
+    identity: ScheduledJob = IDENTITY,
 ) -> None:
     """Those that do not keep the accuracy are sent back, and then end with that of BSP."""
     for number, is_kept in enumerate(kept):
@@ -507,7 +505,7 @@ def test_what_is_proposed_after_a_use_can_be_done(database: Database, policy: Ti
 
     stays = revised("policy revise digits")
     assert (stays.exit_code, stays.output) == (0, "digits: version 1 stays. Not used yet.\n")
-    simulated = replace(IDENTITY, simulated_cluster="5" * 64)
+    simulated = changed(IDENTITY, simulated_cluster="5" * 64)
     other = published(database.url, simulated, band=BAND)
     for one, identity in ((policy, IDENTITY), (other, simulated)):
         record_uses(database, one, [True, False, False, False], identity=identity)
@@ -537,21 +535,22 @@ def test_a_job_that_has_changed_is_said(database: Database, policy: TimingPolicy
 
 def test_a_file_is_held_against_what_its_runs_make_believe(database: Database) -> None:
     """As a policy of the database is: where runs with a switch tell of the target, too."""
-    identity = replace(IDENTITY, momentum_after_switch=OWN_MOMENTUM)
+    identity = changed(IDENTITY, momentum_after_switch=OWN_MOMENTUM)
     known = published(database.url, identity, band=BAND)
     believed = band(database, known)
     assert isinstance(believed, BelievedBand)
     of_file = replace(known, study="of another database")
-    assert band(database, of_file, OWN_MOMENTUM) == believed
+    assert band(database, of_file) == believed
     for recorder in (RunRecorder(database.url, print), RunRecorder("sqlite:///missing.db", print)):
-        assert recorder.band(of_file, identity) == believed
-        assert recorder.band(of_file, IDENTITY) == BelievedBand(0.9, 0.01, 2, BAND.curve, 0.01)
+        assert recorder.band(of_file) == believed
+        shared = changed(of_file, momentum_after_switch="same")
+        assert recorder.band(shared) == BelievedBand(0.9, 0.01, 2, BAND.curve, 0.01)
 
 
 def test_other_jobs_are_read_only_where_what_they_show_is_needed(
     database: Database, policy: TimingPolicy
 ) -> None:
-    others = [published(database.url, replace(IDENTITY, workers=n)).job.fingerprint for n in (2, 8)]
+    others = [published(database.url, changed(IDENTITY, workers=n)).job.fingerprint for n in (2, 8)]
     known = [policy.job.fingerprint, *others]
     asked: list[str] = []
 
@@ -594,7 +593,7 @@ def test_a_target_that_was_measured_too_high_is_found_out(
     assert job.kept == [False, True, False]
 
 
-OWN = replace(IDENTITY, momentum_after_switch="own")
+OWN = changed(IDENTITY, momentum_after_switch="own")
 
 
 def own_run(url: str, expected_runs: int, accuracy: float = 0.9) -> tuple[NextRun, list[str]]:
@@ -666,9 +665,9 @@ def test_a_first_run_that_ends_in_the_first_protocol_alone_has_measured_the_targ
 @pytest.mark.parametrize("momentum", [OWN_MOMENTUM, OWN_OPTIMIZER, "same", None])
 @pytest.mark.parametrize("job", [IDENTITY, KILOMETRES])
 def test_a_training_without_a_searcher_begins_where_the_searcher_would(
-    url: str, momentum: str | None, job: WorkloadIdentity
+    url: str, momentum: str | None, job: ScheduledJob
 ) -> None:
-    job = replace(job, momentum_after_switch=momentum)
+    job = changed(job, momentum_after_switch=momentum)
     planned, stated = planned_run(url, 1, job), unmeasured_policy(job)
     assert planned.expected is not None
     assert stated.switch_percent == planned.switch_percent
@@ -681,7 +680,7 @@ def test_a_training_without_a_searcher_begins_where_the_searcher_would(
 def test_switch_points_that_are_one_step_of_the_job_count_as_one(url: str) -> None:
     policy = changed(published(url), total_worker_steps=12, switch_percent=12.5)  # rounds of 4
     job = UsedJob(policy, ())
-    step_of = steps_of(policy.job)
+    step_of = steps_of(policy.job, "bsp")
     assert step_of(12.5) == step_of(25.0)
     grid = job.strategy().grid()
     assert len(set(map(step_of, grid))) == len(grid)

@@ -34,7 +34,7 @@ from syncswitch.storage.trials.values import CANCELLED, Owner, StoredTrial
 JOB = identity()
 RULE = AdaptiveStrategy(halvings=3)
 STUDY = study_name(JOB, SearchPlan(RULE))
-SEARCH = SearchInfo(STUDY, JOB.fingerprint, "adaptive", 3, 5, 0.01, None, "local", 0)
+SEARCH = SearchInfo(STUDY, JOB.fingerprint, JOB.protocols, "adaptive", 3, 5, 0.01, None, "local", 0)
 NOW = datetime.now(timezone.utc)
 
 

@@ -35,12 +35,13 @@ IDENTITY = changed(
     learning_rate_boundaries=((500, 0.1),),
 )
 
-OTHER_IDENTITY = replace(IDENTITY, workers=8)
+OTHER_IDENTITY = changed(IDENTITY, workers=8)
 """The same workload on a larger cluster."""
 
 SEARCH = SearchInfo(
     study="digits-1",
     fingerprint=IDENTITY.fingerprint,
+    protocols=IDENTITY.protocols,
     strategy="adaptive",
     halvings=5,
     runs=3,
@@ -69,7 +70,8 @@ RECORD = TrialRecord(
 )
 
 POLICY = TimingPolicy(
-    job=IDENTITY.key,
+    job=IDENTITY.job.key,
+    protocols=IDENTITY.protocols,
     version=1,
     switch_percent=12.5,
     target_accuracy=0.9,

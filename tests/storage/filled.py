@@ -134,8 +134,10 @@ def fill(url: str) -> None:
         Search(database, workload, SearchPlan(PaperStrategy(4, 1)), lambda: trainer).run()
         registry, store = PolicyRegistry(database), TrialStore(database)
         registry.set_alias(workload.fingerprint, "pinned", 1)
-        larger = replace(workload, name="larger", workers=8)
-        search = SearchInfo("under-way", larger.fingerprint, "paper", 3, 2, 0.01, 0.9, "local", 1)
+        larger = changed(workload, name="larger", workers=8)
+        search = SearchInfo(
+            "under-way", larger.fingerprint, larger.protocols, "paper", 3, 2, 0.01, 0.9, "local", 1
+        )
         store.register(larger, "job.py:larger", search)
         owner = Owner("golden", 4321, 1_700_000_000.25)
         store.begin("under-way", 0, TrialSpec(larger, 100.0, 7), owner)
@@ -147,7 +149,7 @@ def fill(url: str) -> None:
 def add_simulated(url: str) -> None:
     """The same job on a simulated cluster: a finished search."""
     with open_database(url, create=False) as database:
-        workload = replace(identity(), simulated_cluster=SIMULATED_CLUSTER)
+        workload = changed(identity(), simulated_cluster=SIMULATED_CLUSTER)
         plan = SearchPlan(PaperStrategy(2, 1), trainer="simulated")
         Search(database, workload, plan, GeneratedTrainer).run()
 
@@ -172,7 +174,7 @@ def add_ahead(url: str) -> None:
     """Two runs of the search under way that began in advance; nobody needed one of them."""
     with open_database(url, create=False) as database:
         store = TrialStore(database)
-        spec = TrialSpec(replace(identity(), name="larger", workers=8), 50.0, 8, replicate=2)
+        spec = TrialSpec(changed(identity(), name="larger", workers=8), 50.0, 8, replicate=2)
         for number in (3, 4):
             store.begin("under-way", number, spec, OWNER, speculative=True)
         part = replace(GeneratedTrainer().train(spec), worker_steps=2400)

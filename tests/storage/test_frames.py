@@ -6,7 +6,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from syncswitch.storage.errors import DatabaseError, UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
 from tests.identities import GENERATED
+from tests.records import changed
 from tests.storage.conftest import RECORD, both_databases
 from tests.storage.filled import complete, copy_rows
 from tests.wording import Said
@@ -76,7 +76,7 @@ def test_sqlite_and_postgresql_give_identical_tables(filled_url: str, postgresql
             )
 
 
-LARGER = replace(GENERATED, name="larger", workers=8).fingerprint
+LARGER = changed(GENERATED, name="larger", workers=8).fingerprint
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, later_switch_points
-from syncswitch.storage.records.job import (
-    OWN_MOMENTUM,
-    WorkloadIdentity,
-    protocol_label,
-    protocol_text,
-)
+from syncswitch.storage.records.job import OWN_MOMENTUM, ScheduledJob, protocol_label, protocol_text
 from syncswitch.storage.records.metric import WORST, Metric, metric_name
 from tests.identities import GENERATED, UNRECORDED
 from tests.records import changed
@@ -29,18 +24,18 @@ SIMULATED = changed(GENERATED, simulated_cluster="5" * 64)
 @pytest.mark.parametrize(
     ("identity", "fingerprint"),
     [
-        (GENERATED, "7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf"),
-        (IMPORTED, "60b2782e89b7221b2b523bf1cd3407d914662f101bd4b399e877d93c6d5bedde"),
-        (SIMULATED, "ca5f1ff5a029355b566ec28e5f2408b3416fe0e7edda63d51f210868f97c2280"),
+        (GENERATED, "45c7b69715af8f7a1a955730d76ca5827511332eb882ad8d4bcac53497f8f376"),
+        (IMPORTED, "b45ad19e58e4f33a66c52508fc86db4039d6c7f104a75ba63ec3c5ce992884b0"),
+        (SIMULATED, "7d04573e59a14d7cc802199a834e6ab9ef34f33afd778690840793fa41df123a"),
     ],
     ids=["real", "imported", "simulated"],
 )
-def test_a_fingerprint_never_changes(identity: WorkloadIdentity, fingerprint: str) -> None:
+def test_a_fingerprint_never_changes(identity: ScheduledJob, fingerprint: str) -> None:
     """The databases of all revisions hold these."""
     assert identity.fingerprint == fingerprint
 
 
-def test_everything_but_the_name_enters_the_fingerprint() -> None:
+def test_everything_but_the_name_and_the_protocols_enters_the_fingerprint() -> None:
     metric = {
         "metric_goal": "min",
         "metric_unit": "km",
@@ -51,7 +46,7 @@ def test_everything_but_the_name_enters_the_fingerprint() -> None:
     for name, value in flat(known).items():
         other = f"{value}x" if isinstance(value, str) else value * 2
         is_same = changed(known, **{name: other}).fingerprint == known.fingerprint
-        assert is_same == (name == "name"), name
+        assert is_same == (name in ("name", *flat(known.protocols))), name
 
 
 def test_a_cluster_in_words_says_that_it_is_simulated() -> None:
@@ -63,10 +58,14 @@ def test_a_command_has_steps_processes_and_ways() -> None:
     job = changed(GENERATED, data_set=None, batch_size=None, first_protocol="first")
     assert job.is_command
     assert (job.length, job.cluster) == ("3,000 steps", "4 processes, first,asp")
-    single = replace(job, workers=1)
-    assert (single.size, single.cluster, single.sized_name) == ("1 process", "first,asp", job.name)
+    single = changed(job, workers=1)
+    assert (single.size, single.cluster, single.job.sized_name) == (
+        "1 process",
+        "first,asp",
+        job.name,
+    )
     assert GENERATED.length == "3,000 worker-steps"
-    assert GENERATED.sized_name == "generated on 4 workers"
+    assert GENERATED.job.sized_name == "generated on 4 workers"
     # Nobody wrote down what an imported job trains.
     assert not changed(job, model=None).is_command
     names = ("first", "second", "bsp", "local-sgd:8:zeroed")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from syncswitch.storage.metrics import converged_accuracy
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
 from syncswitch.trainers.job.schedule import segments
 from syncswitch.trainers.protocols import Exchange, choose_protocol
@@ -28,7 +28,7 @@ NOISE = 0.003
 
 
 def recording_of(
-    identity: WorkloadIdentity, settings: Sequence[float], seeds: Sequence[int]
+    identity: ScheduledJob, settings: Sequence[float], seeds: Sequence[int]
 ) -> Recording:
     """One run for each switch point and seed."""
     runs = tuple(
@@ -37,7 +37,7 @@ def recording_of(
     return Recording(identity, runs, reference=identity.name)
 
 
-def run_of(identity: WorkloadIdentity, candidate_percent: float, seed: int) -> RecordedRun:
+def run_of(identity: ScheduledJob, candidate_percent: float, seed: int) -> RecordedRun:
     """A run; its name says the switch point and the seed."""
     phases = tuple(_phases(TrialSpec(identity, candidate_percent, seed)))
     seconds = sum(phase.seconds for phase in phases)
@@ -65,11 +65,11 @@ def run_of(identity: WorkloadIdentity, candidate_percent: float, seed: int) -> R
     )
 
 
-def _explodes(identity: WorkloadIdentity) -> bool:
+def _explodes(identity: ScheduledJob) -> bool:
     return (identity.recipe.learning_rate or 0.0) > 1e3
 
 
-def _learns(identity: WorkloadIdentity) -> bool:
+def _learns(identity: ScheduledJob) -> bool:
     return (identity.recipe.learning_rate or 0.0) > 1e-6
 
 
@@ -88,7 +88,7 @@ def _phases(spec: TrialSpec) -> Iterator[PhaseRecord]:
         )
 
 
-def _evaluations(identity: WorkloadIdentity, run: RecordedRun) -> Iterator[Evaluation]:
+def _evaluations(identity: ScheduledJob, run: RecordedRun) -> Iterator[Evaluation]:
     clock, random_ = run.clock(), random.Random(f"{run.name} {run.candidate_percent}")
     interval = identity.recipe.evaluation_interval_worker_steps or 1
     W = identity.total_worker_steps
@@ -100,7 +100,7 @@ def _evaluations(identity: WorkloadIdentity, run: RecordedRun) -> Iterator[Evalu
         yield Evaluation(step, clock.seconds_at(step), accuracy, 2.3 * (1 - 0.9 * learned))
 
 
-def _after_the_round(identity: WorkloadIdentity, run: RecordedRun, worker_step: int) -> int:
+def _after_the_round(identity: ScheduledJob, run: RecordedRun, worker_step: int) -> int:
     """A test that is due waits for the end of its round."""
     phase = next(one for one in run.phases if worker_step <= one.end_worker_step)
     size = choose_protocol(phase.protocol).exchange.gradients_per_update(identity.workers)

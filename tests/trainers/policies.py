@@ -8,7 +8,7 @@ from typing import Any
 
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload, ScheduledJob
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 
@@ -18,9 +18,9 @@ def level_band(accuracy: float, steps: Iterable[int]) -> Band:
     return Band(accuracy, 0.01, 3, tuple(BandPoint(step, accuracy, 0.0) for step in steps))
 
 
-def policy_file(path: Path, identity: WorkloadIdentity = IDENTITY, **changes: Any) -> Path:
+def policy_file(path: Path, identity: ScheduledJob = IDENTITY, **changes: Any) -> Path:
     """The file of a policy of this job."""
     sizes = {"workers": identity.workers, "total_worker_steps": identity.total_worker_steps}
     policy = changed(POLICY, fingerprint=identity.fingerprint, **sizes, **changes)
-    write_policy(path, policy, RegisteredWorkload(identity, "digits"))
+    write_policy(path, policy, RegisteredWorkload(identity.job, "digits"))
     return path

@@ -23,6 +23,7 @@ from syncswitch.storage.records.job import OWN_MOMENTUM
 from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.loop_switch import LoopSwitch
+from tests.records import changed
 from tests.storage.conftest import IDENTITY
 from tests.trainers.policies import level_band, policy_file
 from tests.wording import Said
@@ -39,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 def written(path: Path, momentum_after_switch: str | None = None, workers: int = 1) -> Path:
     # Rounds of one worker-step, so that every percent is a step.
-    identity = replace(
+    identity = changed(
         IDENTITY, total_worker_steps=W, workers=workers, momentum_after_switch=momentum_after_switch
     )
     return policy_file(path, identity, band=level_band(0.9, range(100, W + 1, 100)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -140,7 +140,9 @@ class Searched:
         self._store = TrialStore(database)
         self._number = 0
         job = {"study": study, "fingerprint": self._identity.fingerprint, "trainer": str(trainer)}
-        self._store.register(self._identity, "job.py:it", replace(SEARCH, **job))
+        self._store.register(
+            self._identity, "job.py:it", changed(SEARCH, **job, **asdict(self._identity.protocols))
+        )
 
     def make(self, record: TrialRecord, fork: Fork | None = None, state: str = "complete") -> int:
         number, self._number = self._number, self._number + 1

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from string import Formatter
 
 from syncswitch.storage.errors import Set, UserError, leave_out
-from syncswitch.storage.records.job import MOST_WORKER_STEPS, Recipe, WorkloadIdentity, name_problem
+from syncswitch.storage.records.job import MOST_WORKER_STEPS, Recipe, ScheduledJob, name_problem
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
@@ -292,7 +292,7 @@ class CommandJob:
             )
 
     @property
-    def identity(self) -> WorkloadIdentity:
+    def identity(self) -> ScheduledJob:
         """The identity of the job as the user declares it.
 
         It consists of the name, the command with its placeholders, its steps, workers and
@@ -301,10 +301,11 @@ class CommandJob:
         name.
         """
         content = json.dumps({"name": self.name, "command": self.template.what})
-        job = WorkloadIdentity.undescribed(
+        job = ScheduledJob.undescribed(
             self.name, self.total_steps, self.workers, self.protocols, self.metric
         )
-        return replace(job, recipe=Recipe(model=hashlib.sha256(content.encode()).hexdigest()))
+        recipe = Recipe(model=hashlib.sha256(content.encode()).hexdigest())
+        return replace(job, job=replace(job.job, recipe=recipe))
 
     @property
     def runs_folder(self) -> Path:

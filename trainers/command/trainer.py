@@ -26,6 +26,7 @@ from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
 from syncswitch.storage.files import last_lines
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
+from syncswitch.storage.records.job import Protocols
 from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
@@ -175,7 +176,7 @@ class CommandTrainer(Trainer):
         identity = spec.identity
         pair = (identity.first_protocol, identity.second_protocol)
         parse_named_pair(",".join(pair))
-        own = replace(self._job.identity, first_protocol=pair[0], second_protocol=pair[1])
+        own = replace(self._job.identity, protocols=Protocols(*pair))
         check_job(spec, own)
         if not spec.conditions.is_undisturbed:
             raise UserError(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import Recipe, WorkloadIdentity
+from syncswitch.storage.records.job import Job, Protocols, Recipe, ScheduledJob
 from syncswitch.storage.records.metric import DescribedMetric
 from syncswitch.trainers.job.embeddings import true_shape
 from syncswitch.trainers.job.hyperparameters import momentum_rule
@@ -49,7 +49,7 @@ _DIGEST = "_model_digest"
 
 def workload_identity(
     workload: Workload, workers: int, first_protocol: str, second_protocol: str
-) -> WorkloadIdentity:
+) -> ScheduledJob:
     """Describes the job on a cluster of `workers`, as policies know it; builds the model once.
 
     Raises:
@@ -75,12 +75,10 @@ def workload_identity(
         described = _canonical(describe_model(build_model(workload)))
         vars(workload)[_DIGEST] = hashlib.sha256(described.encode()).hexdigest()
     metric = decided_by(workload)
-    return WorkloadIdentity(
+    job = Job(
         name=workload.name,
         total_worker_steps=workload.total_worker_steps,
         workers=workers,
-        first_protocol=first_protocol,
-        second_protocol=second_protocol,
         recipe=Recipe(
             model=vars(workload)[_DIGEST],
             data_set=workload.data_set,
@@ -95,8 +93,9 @@ def workload_identity(
         metric=DescribedMetric(
             _describe_metric(workload), metric.goal, metric.unit, metric.lowest, metric.highest
         ),
-        momentum_after_switch=momentum_rule(workload, second_protocol),
     )
+    rule = momentum_rule(workload, second_protocol)
+    return ScheduledJob(job, Protocols(first_protocol, second_protocol, rule))
 
 
 def describe_model(model: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from syncswitch.storage.errors import Set, UnsuitableProtocolError, UserError
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.protocols import Exchange, check_protocols, choose_protocol
 
@@ -165,7 +165,7 @@ def last_boundary(boundaries: Iterable[tuple[int, float]]) -> int:
     return max((step for step, _ in boundaries), default=0)
 
 
-def check_length(identity: WorkloadIdentity) -> None:
+def check_length(identity: ScheduledJob) -> None:
     """Refuses to search for the switch of a job too short for a round of each protocol."""
     W, n = identity.total_worker_steps, identity.workers
     if 2 * n > W:
@@ -176,7 +176,7 @@ def check_length(identity: WorkloadIdentity) -> None:
         )
 
 
-def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
+def check_trial(spec: TrialSpec, own: ScheduledJob) -> None:
     """Refuses a trial of another job, with unknown protocols, or with an impossible switch."""
     identity = spec.identity
     check_protocols((identity.first_protocol, identity.second_protocol), identity.workers)
@@ -195,7 +195,7 @@ def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
             )
 
 
-def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
+def check_job(spec: TrialSpec, own: ScheduledJob) -> None:
     """Refuses a trial of another job, or with an impossible switch."""
     identity = spec.identity
     if identity.fingerprint != own.fingerprint:
@@ -203,6 +203,15 @@ def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
             f"trial of workload {identity.name!r} ({identity.fingerprint[:12]}) with "
             f"{identity.workers} workers given to a trainer of {own.name!r} "
             f"({own.fingerprint[:12]}) with {own.workers}; make a trainer for it"
+        )
+    if identity.protocols != own.protocols:
+        there, here = (
+            f"{one.pair} (momentum after the switch: {one.momentum_after_switch})"
+            for one in (identity.protocols, own.protocols)
+        )
+        raise UserError(
+            f"trial of workload {identity.name!r} with {there} given to a trainer with {here};"
+            " make a trainer for it"
         )
     if not 0 <= spec.switch_percent <= 100:
         raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")

@@ -21,7 +21,7 @@ from syncswitch.storage.policies.unmeasured import (
     watched_metric,
 )
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import USUAL_PROTOCOLS, WorkloadIdentity
+from syncswitch.storage.records.job import USUAL_PROTOCOLS, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
@@ -152,8 +152,8 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self.workers = policy.job.workers if workers is None else workers
         _check_whole("workers", self.workers, 1)
         rounds = (
-            round_worker_steps(policy.job.first_protocol, self.workers),
-            round_worker_steps(policy.job.second_protocol, self.workers),
+            round_worker_steps(policy.protocols.first_protocol, self.workers),
+            round_worker_steps(policy.protocols.second_protocol, self.workers),
         )
         self.total_worker_steps = policy.job.total_worker_steps
         self.switch_worker_step = percent_to_worker_steps(
@@ -164,7 +164,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._steps_per_batch = worker_steps_per_batch or rounds
         for steps in self._steps_per_batch:
             _check_whole("worker_steps_per_batch", steps, 1)
-        self._protocols = (policy.job.first_protocol, policy.job.second_protocol)
+        self._protocols = (policy.protocols.first_protocol, policy.protocols.second_protocol)
         self._scales = rounds if scale_learning_rate else (1, 1)
         self._at_switch, self._at_alarm = at_switch, at_alarm
         self._stop_at_switch = stop_at_switch
@@ -357,7 +357,7 @@ def _without_policy(
     _check_whole("total_worker_steps", total_worker_steps, 2)
     _check_whole("workers", workers, 1)
     pair = parse_pair(USUAL_PROTOCOLS)
-    job = WorkloadIdentity.undescribed("fit", total_worker_steps, workers, pair, metric)
+    job = ScheduledJob.undescribed("fit", total_worker_steps, workers, pair, metric)
     return unmeasured_policy(job, switch_at)
 
 

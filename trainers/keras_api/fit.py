@@ -24,8 +24,8 @@ from syncswitch.storage.policies.unmeasured import (
     unmeasured_policy,
     unmeasured_text,
 )
-from syncswitch.storage.records.guard import Band, later_switch_points
-from syncswitch.storage.records.job import USUAL_PROTOCOLS, USUAL_WORKERS, WorkloadIdentity
+from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.job import USUAL_PROTOCOLS, USUAL_WORKERS, ScheduledJob
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -115,7 +115,7 @@ def fit(
     measured = None
     if policy is not None and not isinstance(policy, TimingPolicy):
         content = read_policy_file(policy)
-        policy, measured = content.policy, content.workload.identity
+        policy, measured = content.policy, content.identity
     if workers is None:
         workers = USUAL_WORKERS if policy is None else policy.job.workers
     if workers < 1:
@@ -151,7 +151,7 @@ def fit(
         workload = _told(workload, told, model)
     pair = parse_pair(USUAL_PROTOCOLS)
     if policy is not None:
-        pair = policy.job.first_protocol, policy.job.second_protocol
+        pair = policy.protocols.first_protocol, policy.protocols.second_protocol
     identity = workload_identity(workload, workers, *pair)
     if policy is None:
         policy = unmeasured_policy(identity, switch_at)
@@ -162,9 +162,7 @@ def fit(
     band = band_for(policy, measured or identity, identity) if guard else None
     if band is None and (warning := unguarded_warning(policy)) is not None:
         _LOG.warning(warning)
-    percent = policy.switch_percent
-    retries = later_switch_points(percent, identity.momentum_after_switch) if band else ()
-    spec = TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
+    spec = TrialSpec.of_policy(identity, policy.switch_percent, seed, band)
     with OwnedFolder("syncswitch-fit-") as folder:
         own = replace(
             spec,
@@ -251,9 +249,7 @@ class FitRecord(TrialRecord):
         return self.spec.identity.decided_by.text(self.final_accuracy)
 
 
-def band_for(
-    policy: TimingPolicy, measured: WorkloadIdentity, mine: WorkloadIdentity
-) -> Band | None:
+def band_for(policy: TimingPolicy, measured: ScheduledJob, mine: ScheduledJob) -> Band | None:
     """Returns the policy's band, if any, if the job it was found for is mine, as far as known."""
     sizes = (policy.job.total_worker_steps, policy.job.workers)
     is_same = (

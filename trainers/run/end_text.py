@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from syncswitch.storage.records.guard import FailedSwitch
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.trial import PhaseRecord
 
 UNRECORDED = "It is not recorded: only runs with a policy file, or of a training command, are"
 
 
 def end_text(
-    job: WorkloadIdentity,
+    job: ScheduledJob,
     failed: Sequence[FailedSwitch],
     held_percent: float,
     phases: Sequence[PhaseRecord],
@@ -50,7 +50,7 @@ def end_text(
 
 
 def _saved(
-    job: WorkloadIdentity, phases: Sequence[PhaseRecord], seconds: float, lost_seconds: float
+    job: ScheduledJob, phases: Sequence[PhaseRecord], seconds: float, lost_seconds: float
 ) -> str:
     text = f", {lost_seconds:,.1f} s of it for what failed" if lost_seconds else ""
     before = [one for one in phases if one.protocol == job.first_protocol]

@@ -13,7 +13,7 @@ from typing import Any
 
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
-from syncswitch.storage.records.job import OWN_RULES, WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import OWN_RULES, ScheduledJob, protocol_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import (
     CONVERGENCE_EVALUATIONS,
@@ -213,7 +213,7 @@ class GivenUp:
 class StoppingGuard:
     """The guard of a run of a search, which ends at its alarm: there is nothing to go back for."""
 
-    def __init__(self, band: Band, identity: WorkloadIdentity, switch_worker_step: int) -> None:
+    def __init__(self, band: Band, identity: ScheduledJob, switch_worker_step: int) -> None:
         self._total_worker_steps = identity.total_worker_steps
         self._guard = Guard(band, self._total_worker_steps, identity.decided_by)
         self._switch_worker_step = switch_worker_step

@@ -31,6 +31,8 @@ def run_identity(spec: TrialSpec) -> dict[str, Any]:
     identity, conditions = spec.identity, spec.conditions
     return {
         "job": identity.fingerprint,
+        "protocols": identity.pair,
+        "momentum after the switch": identity.momentum_after_switch,
         "switch at percent": spec.switch_percent,
         "seed": spec.seed,
         "online": conditions.online,

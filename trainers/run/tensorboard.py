@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from syncswitch.storage.errors import UserError, reason_of
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.record import event_line
@@ -68,8 +68,8 @@ class Aside(Watching):
 
 @contextmanager
 def watched_aside(
-    watching: Callable[[WorkloadIdentity], AbstractContextManager[Observer]],
-    identity: WorkloadIdentity,
+    watching: Callable[[ScheduledJob], AbstractContextManager[Observer]],
+    identity: ScheduledJob,
     tell: Callable[[str], object],
 ) -> Iterator[Observer]:
     """Opens an observer whose failure, also at its beginning or end, costs no run."""

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import Recipe, WorkloadIdentity
+from syncswitch.storage.records.job import Recipe, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.faults.active import ActiveInjections
@@ -646,8 +646,9 @@ def simulate_phases(
 ) -> tuple[PhaseRecord, ...]:
     """The phases of a run that is played on the virtual clock without computing anything."""
     steps = job.total_worker_steps
-    unknown = WorkloadIdentity.undescribed("timed", steps, job.workers, job.protocols, Metric())
-    identity = replace(unknown, recipe=Recipe(evaluation_interval_worker_steps=steps))
+    unknown = ScheduledJob.undescribed("timed", steps, job.workers, job.protocols, Metric())
+    recipe = Recipe(evaluation_interval_worker_steps=steps)
+    identity = replace(unknown, job=replace(unknown.job, recipe=recipe))
     spec = TrialSpec(identity, switch_percent, seed)
     log = RunLog(spec, Observer(), lambda accuracy: False)
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)

@@ -11,7 +11,7 @@ import psutil
 from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, Set, SyncSwitchError, UserError, one_line
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
@@ -122,10 +122,10 @@ _BYTES_PER_PARAMETER = 4
 
 def simulated_identity(
     workload: Workload, workers: int, protocols: tuple[str, str], profile: ClusterProfile
-) -> WorkloadIdentity:
+) -> ScheduledJob:
     """The identity of a job on a simulated cluster, different from that on a real one."""
     identity = workload_identity(workload, workers, *protocols)
-    return replace(identity, simulated_cluster=profile.digest)
+    return replace(identity, job=replace(identity.job, simulated_cluster=profile.digest))
 
 
 class _Compiled:

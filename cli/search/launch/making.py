@@ -37,7 +37,7 @@ from syncswitch.searcher.words import counted, measured_threshold_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.command.reports import RepeatedOutput
@@ -218,7 +218,7 @@ class ProgressReporter(Reporter):
         self._is_first_state = False
         self._move_search(completed=finished_runs, total=most_runs)
 
-    def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
+    def on_threshold(self, strategy: Strategy, identity: ScheduledJob) -> None:
         if not is_further_process():
             metric, first = identity.decided_by, protocol_text(identity.first_protocol)
             threshold, runs = strategy.threshold, strategy.threshold_runs
@@ -359,7 +359,7 @@ def opened_for(
                 )
 
 
-def _is_unknown(identity: WorkloadIdentity, study: str | None, storage_url: str) -> bool:
+def _is_unknown(identity: ScheduledJob, study: str | None, storage_url: str) -> bool:
     """Checks whether the database lacks runs of this job, or this search; writes nothing."""
     if holds_nothing(storage_url):
         return True

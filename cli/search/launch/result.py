@@ -32,7 +32,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.queries.search_costs import SearchCost
-from syncswitch.storage.records.job import WorkloadIdentity, protocol_text
+from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
@@ -74,7 +74,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
 
 def print_result(
     result: SearchResult,
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     how_to_use: Sequence[str],
     pairs: Sequence[PairOutcome] = (),
 ) -> None:
@@ -85,7 +85,7 @@ def print_result(
     print_rows([_cells(switch_point, cost, policy) for switch_point in result.switch_points])
     echo()
     print_text(policy_text(policy, identity, cost.baseline_seconds))
-    metric, first = policy.job.metric, protocol_text(policy.job.first_protocol)
+    metric, first = policy.job.metric, protocol_text(policy.protocols.first_protocol)
     target = target_of(policy, ())
     if policy.threshold_runs:
         threshold, runs = policy.threshold, policy.threshold_runs
@@ -99,7 +99,7 @@ def print_result(
 
 
 def _cells(switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPolicy) -> Row:
-    summary, first_protocol = switch_point.summary, policy.job.first_protocol
+    summary, first_protocol = switch_point.summary, policy.protocols.first_protocol
     is_baseline = summary.switch_percent == 100
     spread = summary.standard_deviation
     seconds, baseline = switch_point.training_seconds, cost.baseline_seconds
@@ -124,7 +124,7 @@ def _cost_sentence(
 ) -> str:
     if pairs and cost.baseline_seconds:
         paid = math.fsum(pair.paid_seconds for pair in pairs) / cost.baseline_seconds
-        trainings = trainings_text(paid, policy.job.first_protocol)
+        trainings = trainings_text(paid, policy.protocols.first_protocol)
         return f"Search cost: {trainings}, all pairs together."
     if cost.bsp_multiples is None:
         runs = counted(cost.completed_runs, "run")
@@ -133,7 +133,7 @@ def _cost_sentence(
     note = " (estimated: there is no such run)" if cost.baseline_is_estimated else ""
     runs = counted(cost.speculative_runs, "speculative run")
     early = f", {runs} included" if cost.speculative_runs else ""
-    trainings = trainings_text(cost.bsp_multiples, policy.job.first_protocol)
+    trainings = trainings_text(cost.bsp_multiples, policy.protocols.first_protocol)
     return f"Search cost: {about}{trainings}{note}{early}."
 
 
@@ -181,7 +181,7 @@ def _print_pairs(pairs: Sequence[PairOutcome]) -> None:
 
 def print_forecast(
     strategy: Strategy,
-    identity: WorkloadIdentity,
+    identity: ScheduledJob,
     given_seconds: tuple[float | None, float | None],
     storage_url: str,
     *,
@@ -226,7 +226,7 @@ def _caveat(strategy: Strategy) -> str:
 
 
 def _recorded_seconds(
-    storage_url: str, identity: WorkloadIdentity
+    storage_url: str, identity: ScheduledJob
 ) -> tuple[float | None, float | None]:
     if holds_nothing(storage_url):
         return None, None

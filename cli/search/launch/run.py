@@ -330,7 +330,7 @@ def run(
     making: LoopOptions = {"checkpoints": checkpoints, "tensorboard": tensorboard}
     result, current = _searched(planned, storage_url, parallel_runs, mlflow, making)
     policy = result.best.policy
-    plan, job = next(one for one in planned if one[1].identity.key == policy.job)
+    plan, job = next(one for one in planned if one[1].identity.protocols == policy.protocols)
     if as_json:
         print_json(result_as_json(result.best, result.pairs))
     else:

@@ -262,7 +262,7 @@ def _verdict(sweep: Sweep, job: SweptJob, policy: TimingPolicy) -> str:
     what = f"{policy.job.workload}@{policy.version}"
     if not identity.is_command:
         what += f", found on {counted(policy.job.workers, 'worker')},"
-    name = dataclasses.replace(identity, name=job.reference or identity.name).sized_name
+    name = dataclasses.replace(identity.job, name=job.reference or identity.name).sized_name
     assert point is not None  # a sweep trains at the points of its policies
     keeps = sweep.keeps_accuracy(point)
     if keeps is None:

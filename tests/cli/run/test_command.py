@@ -20,7 +20,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload, ScheduledJob
 from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from tests import program
@@ -66,16 +66,16 @@ FOUND = {
 
 
 @pytest.fixture
-def identity(text: str) -> WorkloadIdentity:
+def identity(text: str) -> ScheduledJob:
     return CommandJob(CommandTemplate.parse(text), "job", 100).identity
 
 
 @pytest.fixture
-def policy_file(tmp_path: Path, identity: WorkloadIdentity) -> Callable[[float], str]:
+def policy_file(tmp_path: Path, identity: ScheduledJob) -> Callable[[float], str]:
     def write(percent: float) -> str:
         path, policy = tmp_path / "policy.json", policy_of(identity, **FOUND)
         policy = replace(policy, switch_percent=percent)
-        write_policy(path, policy, RegisteredWorkload(identity, "job"))
+        write_policy(path, policy, RegisteredWorkload(identity.job, "job"))
         return str(path)
 
     return write
@@ -122,7 +122,7 @@ def test_a_failure_is_run_again_without_the_switch(
 
 
 def test_the_policy_comes_from_the_database(
-    run: Invoke, identity: WorkloadIdentity, sqlite_url: str
+    run: Invoke, identity: ScheduledJob, sqlite_url: str
 ) -> None:
     policy = published(sqlite_url, identity, "job", **FOUND)
     assert run.answer()["switch_percent"] == 50

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from syncswitch.storage.policies.file import policy_text, read_policy_file
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.trials.store import TrialStore
+from tests.records import changed
 
 if TYPE_CHECKING:  # it takes seconds, and one process of several runs these tests
     from mlflow import MlflowClient
@@ -168,7 +168,7 @@ def test_a_server_that_never_answers_is_asked_once(invoke: Invoke) -> None:
 def test_names_may_have_quotes(url: str, mlflow_uri: str) -> None:
     from syncswitch.storage.export.mlflow import copy_job
 
-    job = replace(identity(), name='it\'s "mine" & 50 %')
+    job = changed(identity(), name='it\'s "mine" & 50 %')
     search(url, None, SearchPlan(PaperStrategy(halvings=1, runs=1)), job=job)
     with open_database(url, create=False) as database:
         workload = PolicyRegistry(database).workload(job.fingerprint)

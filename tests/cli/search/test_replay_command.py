@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from searches import search, trials_of
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.trials.store import TrialStore
 from tests.identities import GENERATED
+from tests.records import changed
 
 ARGUMENTS = ("run", "generated", "--trainer", "replay", "--strategy", "paper", "--halvings", "2")
 
@@ -28,7 +28,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> str:
     return record(f"sqlite:///{tmp_path_factory.mktemp('recorded')}/runs.db", GENERATED)
 
 
-def record(url: str, identity: WorkloadIdentity, runs: int = 3) -> str:
+def record(url: str, identity: ScheduledJob, runs: int = 3) -> str:
     """Adds the runs of a search to a database."""
     plan = SearchPlan(PaperStrategy(halvings=2, runs=runs))
     search(url, None, plan, job=identity, reference="jobs.py:it")
@@ -91,7 +91,7 @@ def test_the_number_of_workers_is_that_of_the_recording(replay: Invoke, folder: 
     def answered_for(*arguments: str) -> int:
         return int(replay.answer(*options, *arguments)["policy"]["workers"])
 
-    record(elsewhere(folder), replace(GENERATED, workers=8), runs=1)
+    record(elsewhere(folder), changed(GENERATED, workers=8), runs=1)
     assert answered_for() == 8
     record(elsewhere(folder), GENERATED, runs=1)
     line = error_line(replay(*options))

@@ -57,9 +57,12 @@ SWITCH_POINTS = tuple(
     for percent in (100, 50, 25, 12.5, 6.25)
 )
 STUDY = "digits-000000000000-00000000"
+OF_JOB = GENERATED.fingerprint, GENERATED.protocols
 SEARCH = SearchStatus(
-    info=SearchInfo(STUDY, GENERATED.fingerprint, "adaptive", 5, 5, 0.01, None, "local", 0),
-    job=replace(GENERATED, name="digits", workers=8, momentum_after_switch=None),
+    info=SearchInfo(
+        STUDY, GENERATED.fingerprint, GENERATED.protocols, "adaptive", 5, 5, 0.01, None, "local", 0
+    ),
+    job=changed(GENERATED, name="digits", workers=8, momentum_after_switch=None),
     conditions=RunConditions(),
     state="running",
     is_under_way=True,

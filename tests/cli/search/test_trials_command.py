@@ -65,7 +65,9 @@ def fill_all(folder: Path) -> None:
 def add_forks(store: TrialStore) -> None:
     """A run, and a fork of it that was stopped when it had made 80 % of the job."""
     job = identity(name="forked", model="1" * 64)
-    search = SearchInfo("forked", job.fingerprint, "adaptive", 3, 2, 0.01, 0.9, "local", 1)
+    search = SearchInfo(
+        "forked", job.fingerprint, job.protocols, "adaptive", 3, 2, 0.01, 0.9, "local", 1
+    )
     store.register(job, "forked", search)
     first = TrialSpec(job, 100.0, 7)
     fork = replace(first, switch_percent=50.0, fork_from=Path("half.npz"))

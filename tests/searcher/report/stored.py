@@ -11,7 +11,7 @@ from generated_trainer import GeneratedTrainer, identity
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.job import RunConditions, SearchInfo, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, ScheduledJob, SearchInfo
 from syncswitch.storage.records.policy import Evidence, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
@@ -56,8 +56,8 @@ FINISHED = (
 """Of a paper's search with 2 switch points and 2 runs each; the answer is 50 %."""
 
 
-def search_info(job: WorkloadIdentity, **changes: object) -> SearchInfo:
-    info = SearchInfo(STUDY, job.fingerprint, "paper", 2, 2, 0.01, None, "local", 7)
+def search_info(job: ScheduledJob, **changes: object) -> SearchInfo:
+    info = SearchInfo(STUDY, job.fingerprint, job.protocols, "paper", 2, 2, 0.01, None, "local", 7)
     return replace(info, **changes)  # type: ignore[arg-type]
 
 
@@ -65,7 +65,7 @@ def add_search(
     database: Database,
     runs: Sequence[Made] = FINISHED,
     *,
-    job: WorkloadIdentity | None = None,
+    job: ScheduledJob | None = None,
     owner: Owner | None = None,
     **changes: object,
 ) -> SearchInfo:
@@ -124,7 +124,7 @@ def publish(database: Database, info: SearchInfo, **changes: object) -> TimingPo
     """The policy that this search would publish for `FINISHED`."""
     job = identity()
     registered = PolicyRegistry(database).workload(info.fingerprint)
-    name = job.name if registered is None else registered.identity.name
+    name = job.name if registered is None else registered.job.name
     found = {
         "fingerprint": info.fingerprint,
         "workload": name,
@@ -147,7 +147,7 @@ def add_use(
     seed: int,
     made: Made,
     *,
-    job: WorkloadIdentity | None = None,
+    job: ScheduledJob | None = None,
     guard: GuardOutcome | None = None,
 ) -> None:
     """A later run with a policy."""

@@ -194,7 +194,7 @@ def test_imported_runs_are_compared_with_their_baseline_alone(
 
 def test_a_job_that_is_learnt_from_its_runs_is_compared_by_them(database: Database) -> None:
     job = identity()
-    register_workload(database, job, job.name)
+    register_workload(database, job.job, job.name)
     policy = publish(database, search_info(job, study="learning-1"), evidence=(), guarded=True)
     failed = FailedSwitch(25.0, "below the band", 1000, 40.0, 20.0, 0.5)
     for seed, percent in enumerate((100.0, 50.0, 50.0, 25.0)):

@@ -103,7 +103,7 @@ def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str)
     assert chosen.stderr == ""
     found = load_report(filled_url, "generated", cluster="simulated")
     assert (found.identity, found.namesakes) == (SIMULATED, ())
-    assert load_report(filled_url, "generated").namesakes == (SIMULATED,)
+    assert load_report(filled_url, "generated").namesakes == (SIMULATED.job,)
 
 
 def test_a_search_is_made_again_with_what_it_was_made_with(said: Said) -> None:

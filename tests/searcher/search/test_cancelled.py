@@ -103,7 +103,7 @@ def test_a_busy_database_cancels_nothing() -> None:
 pytestmark = pytest.mark.usefixtures("our_tables")
 
 JOB = identity()
-SEARCH = SearchInfo("ahead", JOB.fingerprint, "paper", 3, 2, 0.01, None, "local", 1)
+SEARCH = SearchInfo("ahead", JOB.fingerprint, JOB.protocols, "paper", 3, 2, 0.01, None, "local", 1)
 
 
 def made(percent: float, replicate: int) -> TrialRecord:

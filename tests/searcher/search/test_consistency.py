@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, inspect, text
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.database.inspection import FORMER_REVISION, VERSION_TABLE, driver_url
+from syncswitch.storage.database.inspection import FORMER_REVISIONS, VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.job import SearchInfo
 from syncswitch.storage.records.trial import TrialSpec
@@ -133,17 +133,13 @@ def test_damaged_values_are_a_finding_and_one_line(
 
 @pytest.mark.usefixtures("study")
 def test_a_database_of_the_revision_before_is_not_damaged(sqlite_url: str) -> None:
-    change(
-        sqlite_url,
-        "ALTER TABLE syncswitch_searches RENAME COLUMN halvings TO settings",
-        "ALTER TABLE syncswitch_policies RENAME COLUMN min_kept_share TO keep",
-        f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'",
-    )
+    former = FORMER_REVISIONS[-1]
+    change(sqlite_url, f"UPDATE {VERSION_TABLE} SET version_num = '{former}'")
     said = db("check", sqlite_url)
     assert (said.exit_code, said.stdout.splitlines()) == (
         0,
         [
-            f"note: revision: tables of the former revision {FORMER_REVISION}",
+            f"note: revision: tables of the former revision {former}",
             "  to do: nothing; the next command that opens the database updates it; then check it"
             " again",
             f"{sqlite_url} is intact",
@@ -177,7 +173,9 @@ def test_a_run_whose_process_is_dead_is_stale(sqlite_url: str, study: str) -> No
 
 def test_without_a_search_optunas_tables_are_not_made(sqlite_url: str) -> None:
     workload = identity()
-    info = SearchInfo("s", workload.fingerprint, "paper", 2, 1, 0.01, None, "local", 1)
+    info = SearchInfo(
+        "s", workload.fingerprint, workload.protocols, "paper", 2, 1, 0.01, None, "local", 1
+    )
     with open_database(sqlite_url, create=True) as database:
         TrialStore(database).register(workload, "generated", info)
         assert check_database(sqlite_url) == []

@@ -11,7 +11,6 @@ import signal
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from syncswitch.storage.database.inspection import driver_url, holds_nothing
 from syncswitch.storage.errors import DatabaseError, FatalError
 from syncswitch.storage.trials.store import TrialStore
 from tests.processes import exit_code_of
+from tests.records import changed
 
 PLAN = SearchPlan(PaperStrategy(halvings=2, runs=1))
 DIED = 9
@@ -171,7 +171,7 @@ def test_a_server_may_have_any_encoding_and_style_of_dates(
     assert list(check_database(url)) == []
     if "LATIN1" in settings:
         with open_database(url, create=True) as database:
-            other = replace(identity(), name="\u0436")
+            other = changed(identity(), name="\u0436")
             with pytest.raises(DatabaseError, match=r"cannot hold a character: .* encoding UTF8"):
                 Search(database, other, PLAN, GeneratedTrainer).run()
 

@@ -141,7 +141,7 @@ def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str, 
     assert found.pairs[3].paid_seconds == pytest.approx(2 * 60)
 
     policy = found.best.policy
-    assert (policy.job.second_protocol, policy.switch_percent) == ("dssp:3-15", 12.5)
+    assert (policy.protocols.second_protocol, policy.switch_percent) == ("dssp:3-15", 12.5)
     assert policy.study == found.pairs[2].study
     assert policy.measured.baseline_seconds == pytest.approx(100)
     assert policies_of(url) == [policy]
@@ -161,7 +161,7 @@ def test_a_pair_that_is_hardly_faster_is_not_preferred(url: str) -> None:
     # With a switch at 12.5 % 51.9 s, and 51.0 s at best.
     trainer = PairTrainer(seconds={"dssp:3-15": 45.0, "ssp:3": 44.0})
     found = search(url, trainer, ("dssp:3-15", "ssp:3"))
-    assert found.best.policy.job.second_protocol == "dssp:3-15"
+    assert found.best.policy.protocols.second_protocol == "dssp:3-15"
     assert trainer.made[8:] == [("ssp:3", 50.0, 0)]
 
 
@@ -169,7 +169,7 @@ def test_a_pair_that_cannot_train_the_job_is_left_out(url: str) -> None:
     trainer = PairTrainer(unsuitable="ssp:3")
     reporter = ProgressReporter(lambda _: None)  # the command line's
     found = search(url, trainer, ("asp", "ssp:3", "dssp:3-15"), reporter=reporter)
-    assert found.best.policy.job.second_protocol == "dssp:3-15"
+    assert found.best.policy.protocols.second_protocol == "dssp:3-15"
     refusal = "not with such layers; give --parameter-servers 1"
     assert found.pairs[1].found == Dropped(0, 100.0, math.inf, refusal=refusal)
     why = {status.job.second_protocol: status.info.dropped for status in StatusReader(url).read()}
@@ -246,7 +246,7 @@ def test_goes_on_wherever_it_was_interrupted(url: str, tmp_path: Path, dies_afte
     made = [*first.made, *second.made, *(run for run, _ in (*first.forked, *second.forked))]
     assert len(made) == len(set(made)) == 17
     assert [pair.found for pair in found.pairs][1] == Dropped(3, 12.5, 56.25)
-    assert found.best.policy.job.second_protocol == "dssp:3-15"
+    assert found.best.policy.protocols.second_protocol == "dssp:3-15"
 
 
 def test_two_searchers_share_the_runs_and_agree(url: str) -> None:
@@ -256,6 +256,6 @@ def test_two_searchers_share_the_runs_and_agree(url: str) -> None:
     with ThreadPoolExecutor(2) as threads:
         one, other = threads.map(found, range(2))
     assert one.best.policy == other.best.policy
-    assert one.best.policy.job.second_protocol == "dssp:3-15"
+    assert one.best.policy.protocols.second_protocol == "dssp:3-15"
     assert [pair.found for pair in one.pairs] == [pair.found for pair in other.pairs]
     assert len(policies_of(url)) == 1

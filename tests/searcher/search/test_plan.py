@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from generated_trainer import identity
 
@@ -14,6 +12,7 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation
 from tests.identities import GENERATED
+from tests.records import changed
 from tests.wording import Said
 
 
@@ -52,20 +51,20 @@ def test_switch_points_of_a_short_job(said: Said) -> None:
         (1000, 16, 8),
         (64, 1, 5),
     ):
-        job = replace(GENERATED, total_worker_steps=steps, workers=workers)
+        job = changed(GENERATED, total_worker_steps=steps, workers=workers)
         strategy = AdaptiveStrategy(halvings=halvings)
         found = too_short(job, strategy)
         said(found)
-        distinct = strategy.distinct(steps_of(job))
+        distinct = strategy.distinct(steps_of(job, "bsp"))
         assert too_short(job, distinct) is None
         assert (distinct == strategy) == (found is None)
 
 
 def test_of_switch_points_with_one_step_the_nearest_stays() -> None:
-    job = replace(GENERATED, total_worker_steps=3, workers=1)
-    assert AdaptiveStrategy(halvings=6).distinct(steps_of(job)).grid() == (25.0, 75.0, 100.0)
+    job = changed(GENERATED, total_worker_steps=3, workers=1)
+    assert AdaptiveStrategy(halvings=6).distinct(steps_of(job, "bsp")).grid() == (25.0, 75.0, 100.0)
     paper = PaperStrategy(halvings=3)
-    assert paper.distinct(steps_of(job)) == paper
+    assert paper.distinct(steps_of(job, "bsp")) == paper
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_a_metric_that_never_moves_is_told_at_half_of_the_run(
         Evaluation(interval * number, 1.0, accuracy, 0.5)
         for number, accuracy in enumerate(accuracies, 1)
     ]
-    assert never_moved(replace(GENERATED, total_worker_steps=1000), evaluations) == (
+    assert never_moved(changed(GENERATED, total_worker_steps=1000), evaluations) == (
         "accuracy was 0.1000 in all 5 evaluations of half a run, so switch points cannot be"
         " compared: check the metric, the labels and the learning rate"
         if is_told

@@ -21,7 +21,7 @@ from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import Key, PlannedTrial, course_of, plan_trial
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import SearchInfo
+from syncswitch.storage.records.job import Protocols, SearchInfo
 
 # Dyadic, so that no tie hangs on a rounded bit.
 STEP = 2.0**-12
@@ -140,6 +140,7 @@ def info_of(strategy: Strategy) -> SearchInfo:
     return SearchInfo(
         study="study",
         fingerprint="0" * 64,
+        protocols=Protocols("bsp", "asp"),
         strategy=strategy.name,
         halvings=strategy.halvings,
         runs=strategy.runs,

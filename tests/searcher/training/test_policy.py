@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,15 @@ from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload, ScheduledJob
 from tests.records import changed
 from tests.searcher.policies import policy_of, published
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.wording import Said
 
 GUARDED = {"guarded": True, "band": Band(POLICY.target_accuracy, POLICY.threshold, 1)}
-SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
-LARGER = replace(SIMULATED, workers=500)
+SIMULATED = changed(IDENTITY, simulated_cluster="5" * 64)
+LARGER = changed(SIMULATED, workers=500)
 
 
 NAMED = When(policy="current")
@@ -72,7 +72,7 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(sqlite_url: 
 
 
 def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(sqlite_url: str) -> None:
-    for identity in (replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER):
+    for identity in (changed(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER):
         published(sqlite_url, identity)
     assert size_and_pair(request_for(sqlite_url)) == (8, ("bsp", "ssp:3"))
     assert size_and_pair(request_for(sqlite_url, reference="other")) == (4, ("bsp", "asp"))
@@ -92,10 +92,10 @@ def test_a_database_that_does_not_say_the_job_makes_it_no_other_one(
 
 def test_a_file_says_it_too(tmp_path: Path, said: Said) -> None:
     file, url = str(tmp_path / "my policy.json"), "sqlite:///unused.db"
-    write_policy(Path(file), policy_of(IDENTITY), RegisteredWorkload(IDENTITY, "digits"))
+    write_policy(Path(file), policy_of(IDENTITY), RegisteredWorkload(IDENTITY.job, "digits"))
     found = choose(request_for(url, when=When(policy=file), cluster=KnownJob()))
     assert found.run.policy == policy_of(IDENTITY)
-    write_policy(Path(file), policy_of(SIMULATED), RegisteredWorkload(SIMULATED, "digits"))
+    write_policy(Path(file), policy_of(SIMULATED), RegisteredWorkload(SIMULATED.job, "digits"))
     for workers in (None, 8):
         with pytest.raises(PolicyError) as caught:
             choose(request_for(url, workers, when=When(policy=file)))
@@ -109,7 +109,7 @@ class KnownJob(LocalTrainer):
     def load(self, reference: str, workers: int) -> Any:
         return reference
 
-    def identity(self, workload: Any, workers: int, protocols: Any) -> WorkloadIdentity:
+    def identity(self, workload: Any, workers: int, protocols: Any) -> ScheduledJob:
         return IDENTITY
 
 

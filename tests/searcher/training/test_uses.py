@@ -14,6 +14,7 @@ from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.uses.store import uses_of
+from tests.records import changed
 from tests.searcher.policies import published
 from tests.storage.conftest import IDENTITY, POLICY, RECORD
 
@@ -109,7 +110,7 @@ def test_each_run_has_a_seed_of_its_own(sqlite_url: str, folder: Path) -> None:
     assert not list(folder.iterdir())
     publish(sqlite_url)
     assert [recorder(sqlite_url).own_seed(IDENTITY) for _ in range(3)] == [0, 1, 2]
-    stranger = replace(IDENTITY, workers=7)
+    stranger = changed(IDENTITY, workers=7)
     assert recorder(sqlite_url).own_seed(stranger) != recorder(sqlite_url).own_seed(stranger)
     assert [recorder(sqlite_url).own_seed(stranger, "digits") for _ in range(2)] == [0, 1]
 

@@ -265,7 +265,7 @@ def test_another_revision_is_refused_untouched(
         connection.execute(statement)
         connection.commit()
     before = path.read_bytes()
-    said = f"has tables of revision {revision}, and this syncswitch reads and writes '0005'; use"
+    said = f"has tables of revision {revision}, and this syncswitch reads and writes '0006'; use"
     assert said in refusal(sqlite_url)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

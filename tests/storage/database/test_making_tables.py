@@ -1,35 +1,24 @@
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import signal
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
-from sqlalchemy import Engine, create_engine, event, insert, inspect, text
+from sqlalchemy import Engine, create_engine, event, insert, inspect
 from sqlalchemy.exc import IntegrityError
 
-from syncswitch.storage.database import engine as engine_module
-from syncswitch.storage.database.engine import Database, examined, open_database
-from syncswitch.storage.database.inspection import (
-    FORMER_REVISION,
-    REVISION,
-    VERSION_TABLE,
-    driver_url,
-)
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
 from syncswitch.storage.tables.policies import POLICIES
-from syncswitch.storage.trials.store import TrialStore
 from tests.processes import exit_code_of
-from tests.storage.conftest import IDENTITY, POLICY, SEARCH, AtOnce, both_databases
+from tests.storage.conftest import POLICY, both_databases
 
 pytestmark = both_databases
 
@@ -111,66 +100,6 @@ def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, 
     assert exit_code_of(make_without_room) == 0
     assert our_tables_in(sqlite_url) == set()
     open_database(sqlite_url, create=True).close()
-
-
-def make_former(url: str, *statements: str) -> None:
-    """Makes the tables of a database those of the revision before."""
-    engine = create_engine(driver_url(url))
-    with engine.begin() as connection:
-        for statement in (
-            "ALTER TABLE syncswitch_searches RENAME COLUMN halvings TO settings",
-            "ALTER TABLE syncswitch_policies RENAME COLUMN min_kept_share TO keep",
-            *statements,
-            f"UPDATE {VERSION_TABLE} SET version_num = '{FORMER_REVISION}'",
-        ):
-            connection.exec_driver_sql(statement)
-    engine.dispose()
-
-
-def test_of_those_who_open_the_revision_before_at_once_one_updates_it(
-    url: str, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_database(url, create=True):
-        pass
-    make_former(url)
-    looked = multiprocessing.get_context("fork").Barrier(3)
-
-    def open_and_count(_: int) -> int:
-        # All have seen the former revision before anyone changes it.
-        def examined_by_all(*args: Any, **options: Any) -> Any:
-            found = examined(*args, **options)
-            looked.wait(30)
-            return found
-
-        monkeypatch.setattr(engine_module, "examined", examined_by_all)
-        with open_database(url, create=False) as database:
-            return len(TrialStore(database).searches())
-
-    assert at_once(open_and_count, 3) == [0, 0, 0]
-
-
-def test_tables_of_the_revision_before_are_brought_up_to_date(any_url: str) -> None:
-    """In these some options of a search had other names."""
-    search = replace(
-        SEARCH, strategy="sweep", options={"min_kept_share": 0.9, "expected_runs": 7, "budget": 4}
-    )
-    with open_database(any_url, create=True) as database:
-        TrialStore(database).register(IDENTITY, "job", search)
-        PolicyRegistry(database).publish(replace(POLICY, min_kept_share=0.9))
-    make_former(
-        any_url,
-        "UPDATE syncswitch_searches SET strategy = 'comparison'",
-        """UPDATE syncswitch_searches SET options = '{"keep": 0.9, "uses": 7, "budget": 4}'""",
-    )
-    engine = create_engine(driver_url(any_url))
-    for _ in range(2):
-        with open_database(any_url, create=False) as database:
-            assert TrialStore(database).searches() == [search]
-            assert [one.min_kept_share for one in PolicyRegistry(database).policies()] == [0.9]
-        with engine.connect() as connection:
-            revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}"))
-            assert revision.scalar() == REVISION
-    engine.dispose()
 
 
 def test_the_revision_is_asked_for_once(any_url: str) -> None:

@@ -75,7 +75,7 @@ def test_an_error_has_its_own_values_under_its_name() -> None:
 
 @pytest.mark.parametrize("rule", ["own", "same", None])
 def test_runs_say_the_momentum_after_the_switch(rule: str | None) -> None:
-    identity = replace(IDENTITY, momentum_after_switch=rule)
+    identity = changed(IDENTITY, momentum_after_switch=rule)
     used = replace(RECORD, spec=replace(RECORD.spec, identity=identity))
     for copy in (use_copy("use-1", used, None), search_copy("1", identity, None, None, POLICY)):
         assert copy.parameters["momentum_after_switch"] == rule

@@ -22,15 +22,15 @@ from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.wording import Said
 
-WORKLOAD = RegisteredWorkload(IDENTITY, "digits.py:job")
-GOLDEN = Path(__file__).with_name("golden_policy.json")
+WORKLOAD = RegisteredWorkload(IDENTITY.job, "digits.py:job")
+VERSIONS = [Path(__file__).with_name(f"golden_policy_{version}.json") for version in (1, 2)]
 
 
-def test_a_file_that_was_written_long_ago_is_read() -> None:
+@pytest.mark.parametrize("path", VERSIONS, ids=["1", "2"])
+def test_a_file_that_was_written_long_ago_is_read(path: Path) -> None:
     """Neither the checksum nor the fingerprint may change while the schema version does not."""
-    found = read_policy_file(GOLDEN)
-    unsaid = replace(WORKLOAD.identity, momentum_after_switch=None)
-    assert found.workload == replace(WORKLOAD, identity=unsaid)
+    found = read_policy_file(path)
+    assert found.workload == WORKLOAD
     assert found.policy == changed(
         POLICY,
         confidence=0.97,
@@ -142,7 +142,7 @@ def test_an_altered_file_is_refused(file: Path, said: Said) -> None:
         ("workload.model", "another one"),
         ("workload.reference", "other.py:job"),
         ("surprise", 1),
-        *(("schema_version", value) for value in (0, 2, "1", 1.5, True)),
+        *(("schema_version", value) for value in (0, 3, "2", 2.5, True)),
     ):
         part, _, name = place.rpartition(".")
         document = json.loads(content)
@@ -183,7 +183,7 @@ def test_the_published_schema_is_that_of_the_model() -> None:
 def test_it_is_a_schema_with_a_name_and_explanations() -> None:
     published = schema.policy_schema()
     jsonschema.Draft202012Validator.check_schema(published)
-    assert published["$id"] == "urn:syncswitch:timing-policy:1"
+    assert published["$id"] == "urn:syncswitch:timing-policy:2"
     for part in ("PolicyContent", "WorkloadContent"):
         properties = published["$defs"][part]["properties"]
         silent = {name for name, value in properties.items() if "description" not in value}
@@ -207,7 +207,7 @@ UNKNOWN = changed(
 )
 CERTAIN = changed(
     POLICY,
-    **flat(UNKNOWN.key),
+    **flat(UNKNOWN.job.key),
     mean_accuracy=None,
     training_seconds=None,
     baseline_seconds=None,
@@ -217,7 +217,7 @@ CERTAIN = changed(
 )
 BOLD = changed(
     POLICY,
-    **flat(LARGE.key),
+    **flat(LARGE.job.key),
     version=2**31 - 1,
     guarded=True,
     min_kept_share=0.1 + 0.2,
@@ -239,7 +239,7 @@ def test_what_is_written_is_valid_and_read_as_it_was(tmp_path: Path) -> None:
         (BOLD, LARGE),
         (unmeasured, IDENTITY),
     ):
-        workload = RegisteredWorkload(identity, "digits.py:job")
+        workload = RegisteredWorkload(identity.job, "digits.py:job")
         write_policy(path, policy, workload)
         assert read_policy_file(path) == PolicyFile(path, policy, workload)
         validate(json.loads(path.read_text()))

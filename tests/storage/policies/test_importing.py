@@ -13,17 +13,17 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import PolicyFile, read_policy_file, write_policy
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry, import_policies
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload, ScheduledJob
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY, SEARCH, AtOnce, both_databases
 
 
-def exported(identity: WorkloadIdentity = IDENTITY, **changes: Any) -> PolicyFile:
+def exported(identity: ScheduledJob = IDENTITY, **changes: Any) -> PolicyFile:
     """What was read of the file of a policy, with some values changed."""
     changes = {"fingerprint": identity.fingerprint, "workers": identity.workers, **changes}
-    workload = RegisteredWorkload(identity, "their.py:job")
+    workload = RegisteredWorkload(identity.job, "their.py:job")
     return PolicyFile(Path("policy.json"), changed(POLICY, **changes), workload)
 
 
@@ -52,7 +52,7 @@ def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
     assert imported.current_version == 1
     assert imported.policy == replace(published, version=1)
     assert target.lookup("digits", workers=4) == [imported.policy]
-    assert target.workload(IDENTITY.fingerprint) == RegisteredWorkload(IDENTITY, "digits")
+    assert target.workload(IDENTITY.fingerprint) == RegisteredWorkload(IDENTITY.job, "digits")
     (entry,) = target.entries()
     assert entry.imported_at is not None
     assert entry.imported_at > published.created_at
@@ -119,8 +119,8 @@ def test_an_import_leaves_what_is_there(
         assert (other.is_new, other.policy.version, other.current_version) == (is_new, 2, 1)
     assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 1}
     assert [entry.imported_at is None for entry in registry.entries()] == [False, True]
-    import_policies(database, [exported(replace(IDENTITY, name="digits-of-theirs"))])
-    assert registry.workload(POLICY.job.fingerprint) == RegisteredWorkload(IDENTITY, "digits")
+    import_policies(database, [exported(changed(IDENTITY, name="digits-of-theirs"))])
+    assert registry.workload(POLICY.job.fingerprint) == RegisteredWorkload(IDENTITY.job, "digits")
 
 
 def test_a_search_here_publishes_though_one_of_its_name_was_imported(

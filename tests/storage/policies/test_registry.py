@@ -30,7 +30,7 @@ def test_a_workload_is_found_by_every_name_that_its_policies_had(
     registry: PolicyRegistry, store: TrialStore
 ) -> None:
     first = registry.publish(POLICY)
-    store.register(replace(IDENTITY, name="numbers"), "numbers", SEARCH)
+    store.register(changed(IDENTITY, name="numbers"), "numbers", SEARCH)
     for name in ("digits", "numbers"):
         assert registry.lookup(name) == registry.policies(workload=name) == [first]
     second = registry.publish(changed(POLICY, study="digits-2", workload="numbers"))
@@ -204,8 +204,8 @@ def test_an_alias_moves_back_and_forth(registry: PolicyRegistry) -> None:
     assert registry.lookup("digits") == [first]
     assert registry.lookup("digits", alias="none") == []
     registry.set_alias(POLICY.job.fingerprint, "also", 2)
-    newer = PolicyEntry(second, ("also", "pinned"), None, IDENTITY)
-    older = PolicyEntry(first, (CURRENT,), None, IDENTITY)
+    newer = PolicyEntry(second, ("also", "pinned"), None, IDENTITY.job)
+    older = PolicyEntry(first, (CURRENT,), None, IDENTITY.job)
     assert registry.entries() == registry.entries(workload="digits") == [newer, older]
     assert registry.entries(workload="other") == []
     assert registry.entry(POLICY.job.fingerprint, 1) == older

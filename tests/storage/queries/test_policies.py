@@ -21,7 +21,7 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies() -> None:
         created_at="2027-01-01T00:00:00+00:00",
         evidence=tuple(reversed(POLICY.evidence)),
     )
-    assert policy_differences(POLICY, copy, IDENTITY, replace(IDENTITY, name="numbers")) == []
+    assert policy_differences(POLICY, copy, IDENTITY, changed(IDENTITY, name="numbers")) == []
 
 
 @pytest.mark.parametrize(

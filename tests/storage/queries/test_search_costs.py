@@ -70,7 +70,7 @@ def test_the_time_until_somebody_finds_a_run_dead_is_not_spent(
 def test_a_policy_that_was_imported_is_not_what_a_search_published(
     database: Database, store: TrialStore
 ) -> None:
-    file = PolicyFile(Path("policy.json"), POLICY, RegisteredWorkload(IDENTITY, "digits"))
+    file = PolicyFile(Path("policy.json"), POLICY, RegisteredWorkload(IDENTITY.job, "digits"))
     import_policies(database, [file])
     assert [one.policy_version for one in study_costs(database)] == [None]
     mine = replace(POLICY, created_at="2026-02-02T00:00:00+00:00")

@@ -63,9 +63,14 @@ def add(database: Database, runs: Sequence[Run]) -> str:
     """Adds runs to a workload of their own; returns its fingerprint."""
     own = changed(IDENTITY, name=f"w{next(_names)}", model=f"model {next(_names)}")
     with database.transaction() as connection:
-        upsert_workload(connection, own, own.name)
+        upsert_workload(connection, own.job, own.name)
         for number, values in enumerate(runs):
-            row = {"fingerprint": own.fingerprint, "source": f"{own.name}/{number}", **values}
+            row = {
+                "fingerprint": own.fingerprint,
+                **asdict(own.protocols),
+                "source": f"{own.name}/{number}",
+                **values,
+            }
             phase = row.pop("phase", None)
             trial_id = connection.scalar(insert(TRIALS).values(row).returning(TRIALS.c.trial_id))
             if phase is not None:

@@ -34,6 +34,7 @@ from syncswitch.storage.trials.values import (
     condition_values,
     conditions_of,
 )
+from tests.records import changed
 from tests.storage.conftest import (
     IDENTITY,
     OTHER_IDENTITY,
@@ -64,17 +65,17 @@ MEASURED = (
 
 def test_a_search_is_registered_once_and_brought_up_to_date(store: TrialStore) -> None:
     assert store.register(IDENTITY, "digits", SEARCH) == SEARCH
-    changed = replace(SEARCH, halvings=9, target_accuracy=0.75)
-    assert store.register(replace(IDENTITY, name="figures"), "job.py:figures", changed) == changed
+    later = replace(SEARCH, halvings=9, target_accuracy=0.75)
+    assert store.register(changed(IDENTITY, name="figures"), "job.py:figures", later) == later
     for name in ("figures", "job.py:figures", None):
-        assert store.searches(workload=name) == [changed]
+        assert store.searches(workload=name) == [later]
     assert store.searches(workload="digits") == []
     other = replace(SEARCH, fingerprint=OTHER_IDENTITY.fingerprint)
     with pytest.raises(DatabaseError, match="a study name of its own"):
         store.register(OTHER_IDENTITY, "digits", other)
     with pytest.raises(FatalError, match="another workload"):
         store.register(OTHER_IDENTITY, "digits", SEARCH)
-    assert store.searches() == [changed]
+    assert store.searches() == [later]
 
 
 def test_a_trial_that_began_has_its_spec_and_owner(store: TrialStore) -> None:
@@ -159,8 +160,8 @@ def test_an_impossible_result_changes_nothing(store: TrialStore) -> None:
 
 
 def test_trials_are_selected_and_stand_in_the_order_of_their_beginning(store: TrialStore) -> None:
-    other = replace(SEARCH, study="other", fingerprint=OTHER_IDENTITY.fingerprint)
-    store.register(replace(OTHER_IDENTITY, name="large"), "large", other)
+    other = changed(SEARCH, study="other", fingerprint=OTHER_IDENTITY.fingerprint)
+    store.register(changed(OTHER_IDENTITY, name="large"), "large", other)
     store.begin(STUDY, 4, RECORD.spec, OWNER)
     store.begin("other", 0, replace(RECORD.spec, identity=OTHER_IDENTITY), OWNER)
     store.begin(STUDY, 1, RECORD.spec, OWNER)

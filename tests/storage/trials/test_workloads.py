@@ -44,18 +44,18 @@ def add(database: Database, workload: RegisteredWorkload) -> None:
 def test_a_workload_is_the_same_again_with_the_same_fingerprint(database: Database) -> None:
     registry = PolicyRegistry(database)
     for change in CHANGES:
-        workload = RegisteredWorkload(changed(IDENTITY, **change), "job.py:it")
+        workload = RegisteredWorkload(changed(IDENTITY, **change).job, "job.py:it")
         add(database, workload)
-        assert registry.workload(workload.identity.fingerprint) == workload
+        assert registry.workload(workload.job.fingerprint) == workload
 
 
 def test_all_workloads_of_a_name_are_found_newest_first(database: Database) -> None:
-    known = [RegisteredWorkload(one, "job.py:it") for one in (IDENTITY, OTHER_IDENTITY)]
+    known = [RegisteredWorkload(one.job, "job.py:it") for one in (IDENTITY, OTHER_IDENTITY)]
     for workload in known:
         add(database, workload)
     registry = PolicyRegistry(database)
     assert registry.workloads("digits") == registry.workloads("job.py:it") == known[::-1]
-    assert registry.workloads(known[0].identity.fingerprint[:8]) == known[:1]
+    assert registry.workloads(known[0].job.fingerprint[:8]) == known[:1]
     assert registry.workloads("other") == []
 
 

@@ -104,7 +104,7 @@ def test_a_policy_may_have_another_version_in_another_database(
         with pytest.raises(PolicyError, match="not in this database; import the policy first"):
             record_use(other, use_of(used_policy))
         earlier = replace(POLICY, created_at=(STARTED_AT - timedelta(days=1)).isoformat())
-        file = PolicyFile(Path("policy.json"), earlier, RegisteredWorkload(IDENTITY, "digits"))
+        file = PolicyFile(Path("policy.json"), earlier, RegisteredWorkload(IDENTITY.job, "digits"))
         (imported,) = import_policies(other, [file])
         assert imported.policy.version == 2
         assert record_use(other, use_of(earlier))
@@ -156,23 +156,23 @@ def test_an_impossible_time_is_refused(database: Database, used_policy: TimingPo
 @both_databases
 def test_no_two_who_ask_at_once_get_the_same(database: Database, at_once: AtOnce) -> None:
     url = database.url
-    assert hand_out_seed(database, IDENTITY) is None
+    assert hand_out_seed(database, IDENTITY.job) is None
     database.close()
 
     def ask(_: int) -> list[int | None]:
         with open_database(url, create=False) as own:
-            return [hand_out_seed(own, IDENTITY, "digits") for _ in range(5)]
+            return [hand_out_seed(own, IDENTITY.job, "digits") for _ in range(5)]
 
     assert sorted(seed for seeds in at_once(ask, 4) for seed in seeds) == list(range(20))
     with open_database(url, create=False) as own:
-        assert hand_out_seed(own, IDENTITY) == 20
-        assert hand_out_seed(own, replace(IDENTITY, workers=7), "digits") == 0
+        assert hand_out_seed(own, IDENTITY.job) == 20
+        assert hand_out_seed(own, replace(IDENTITY.job, workers=7), "digits") == 0
 
 
 def test_those_that_users_chose_are_left_out(database: Database, used_policy: TimingPolicy) -> None:
     for seed in (1, 2, 5, 2**31 - 1):
         record_use(database, use_of(used_policy, seed))
-    assert [hand_out_seed(database, IDENTITY) for _ in range(4)] == [0, 3, 4, 6]
+    assert [hand_out_seed(database, IDENTITY.job) for _ in range(4)] == [0, 3, 4, 6]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from syncswitch.trainers.job.schedule import (
     switch_worker_step,
 )
 from tests.identities import GENERATED
+from tests.records import changed
 
 
 def trial(
@@ -32,7 +33,7 @@ def trial(
     protocols: tuple[str, str] = ("bsp", "asp"),
 ) -> TrialSpec:
     first, second = protocols
-    identity = replace(
+    identity = changed(
         GENERATED,
         total_worker_steps=W,
         workers=workers,

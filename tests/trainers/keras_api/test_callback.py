@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +273,7 @@ def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(keras: Any, own_
 def test_a_policy_file_and_a_line_in_the_log(
     model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    identity = replace(IDENTITY, workers=N, total_worker_steps=W)
+    identity = changed(IDENTITY, workers=N, total_worker_steps=W)
     path = policy_file(tmp_path / "policy.json", identity, switch_percent=30.0)
     with caplog.at_level(logging.INFO, "syncswitch"):
         fit(model, make(path, scale_learning_rate=False))

@@ -27,6 +27,7 @@ from syncswitch.trainers.keras_api.from_compiled import from_compiled
 from syncswitch.trainers.model.state import read_checkpoint, restored_model
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 from syncswitch.trainers.trainer import Trainer
+from tests.records import changed
 from tests.trainers.simulated.clusters import VARIED
 
 N, STEPS, RATE = 64, 6, 0.05
@@ -411,7 +412,7 @@ def both_halves(
     )
     identity = workload_identity(workload, WORKERS, "bsp", second)
     if kind is simulated:
-        identity = replace(identity, simulated_cluster=VARIED.digest)
+        identity = changed(identity, simulated_cluster=VARIED.digest)
     with kind(workload) as trainer:
         spec = TrialSpec(
             identity, 50.0, 0, checkpoint_percents=(100.0,), checkpoint_directory=folder

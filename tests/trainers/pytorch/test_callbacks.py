@@ -14,12 +14,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.records import changed
 from tests.storage.conftest import IDENTITY
 from tests.trainers.policies import level_band, policy_file
 
@@ -38,7 +38,7 @@ Seen = Callable[[str], tuple[Result, Result]]
 
 
 def write(path: Path, percent: float) -> None:
-    identity = replace(IDENTITY, total_worker_steps=problem.STEPS, workers=1)
+    identity = changed(IDENTITY, total_worker_steps=problem.STEPS, workers=1)
     steps = range(problem.TEST_EVERY, problem.STEPS + 1, problem.TEST_EVERY)
     # What the first way reaches: the error of the best weight.
     band = level_band(problem.score(0.7805), steps)

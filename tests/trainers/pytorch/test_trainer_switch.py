@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.records import changed
 from tests.storage.conftest import IDENTITY
 from tests.trainers.policies import level_band, policy_file
 
@@ -55,7 +55,7 @@ class Averaged(LocalSgd):
 
 def policy_at(folder: Path, percent: float) -> Path:
     """The policy file of a job in whose first way each test has 0.9."""
-    identity = replace(IDENTITY, total_worker_steps=STEPS, workers=1)
+    identity = changed(IDENTITY, total_worker_steps=STEPS, workers=1)
     band = level_band(0.9, range(1, STEPS + 1))
     return policy_file(folder / "job.json", identity, switch_percent=percent, band=band)
 

@@ -8,6 +8,7 @@ from typing import Any
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timeline import StepTimes
+from tests.records import changed
 from tests.trainers import jobs
 
 EVEN = ClusterProfile(compute_seconds=1.0)
@@ -31,7 +32,7 @@ PROTOCOLS_OF_FOUR = (
 def spec_of(*arguments: Any, profile: ClusterProfile = VARIED, **fields: Any) -> TrialSpec:
     """A trial on a simulated cluster."""
     spec = jobs.spec_of(*arguments, **fields)
-    return replace(spec, identity=replace(spec.identity, simulated_cluster=profile.digest))
+    return changed(spec, identity=replace(spec.identity, simulated_cluster=profile.digest))
 
 
 def times_of(profile: ClusterProfile, steps: int, values: int = 0, seed: int = 1) -> StepTimes:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import Recipe, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import Recipe, RunConditions, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.faults.injections import injections
@@ -34,6 +34,7 @@ from syncswitch.trainers.simulated.timeline import (
 )
 from syncswitch.trainers.trainer import Observer
 from tests.properties import more_examples
+from tests.records import changed
 from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, times_of
 from tests.wording import Said
 
@@ -387,8 +388,8 @@ def spec_of(
 ) -> TrialSpec:
     found = injections(inject, workers, switch_percent)
     conditions = RunConditions(online, injections=tuple(one.text for one in found))
-    unknown = WorkloadIdentity.undescribed("nothing", total, workers, protocols, Metric())
-    identity = replace(unknown, recipe=Recipe(evaluation_interval_worker_steps=total))
+    unknown = ScheduledJob.undescribed("nothing", total, workers, protocols, Metric())
+    identity = changed(unknown, recipe=Recipe(evaluation_interval_worker_steps=total))
     return TrialSpec(identity, switch_percent, 1, conditions=conditions, **fields)
 
 

@@ -27,6 +27,7 @@ from syncswitch.trainers.simulated.trainer import (
     gradients_at_once,
     simulated_identity,
 )
+from tests.records import changed
 from tests.trainers import jobs
 from tests.trainers.batch_contract import COUNTING, BatchContract
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
@@ -331,7 +332,7 @@ def test_the_identity_tells_the_clusters_apart() -> None:
     prints = {real.fingerprint}
     for profile in (EVEN, VARIED, VARIED.model_copy(update={"description": "other words"})):
         identity = simulated_identity(BRIEF, 4, ("bsp", "asp"), profile)
-        assert replace(identity, simulated_cluster=None) == real
+        assert changed(identity, simulated_cluster=None) == real
         prints.add(identity.fingerprint)
     assert len(prints) == 3
 

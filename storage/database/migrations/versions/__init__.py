@@ -1,0 +1,1 @@
+"""The revisions. What one does must not depend on code that later revisions change."""
