@@ -1,10 +1,11 @@
 """The panel of jobs: what a switch to ASP costs each of them, and what BSP's own rate does.
 
     python -m benchmarks.panel [--jobs gpt rings ...] [--percents 25 6.25 0] [--seeds 10]
-        [--scalings 3 1] [--worker-steps N] [--file panel.jsonl]
+        [--seconds asp local-sgd:8:semi-sync] [--scalings 3 1] [--worker-steps N]
+        [--file panel.jsonl]
 
 Simulated with the profile of the paper's cluster, without a guard. A run keeps the accuracy if it
-ends at most 0.01 (in its metric) below the mean of BSP. With `--scalings` BSP trains with other
+ends at most 0.01 (in its metric) below the mean of BSP. `--seconds` are the second protocols. With `--scalings` BSP trains with other
 limits of its rate as well, in rates of one worker. What is in the file is not trained again.
 """
 
@@ -31,11 +32,11 @@ JOBS = {job.workload.name: job for job in (*OPEN, *UNSEEN)}
 
 
 def trained(
-    job: PanelJob, percents: Sequence[float], seeds: int, recorded: Recorded
+    job: PanelJob, percents: Sequence[float], seeds: int, recorded: Recorded, second: str = "asp"
 ) -> Iterator[list[Training]]:
     """Yields the runs of a job at each switch point."""
     profile, trainer = load_profile(PROFILE), None
-    identity = simulated_identity(job.workload, job.workers, ("bsp", "asp"), profile)
+    identity = simulated_identity(job.workload, job.workers, ("bsp", second), profile)
 
     def make(spec: TrialSpec) -> Training:
         nonlocal trainer
@@ -84,6 +85,7 @@ def main() -> None:
         __doc__,
         jobs=list(JOBS),
         percents=[25.0, 6.25, 0.0],
+        seconds=["asp"],
         seeds=10,
         scalings=[0],
         worker_steps=int,
@@ -100,12 +102,12 @@ def main() -> None:
                     job.workload, total_worker_steps=steps, evaluation_interval_worker_steps=steps
                 )
                 job = job._replace(workload=shorter)
-            base, *switched = trained(
-                job, [BASELINE_PERCENT, *given.percents], given.seeds, recorded
-            )
+            (base,) = trained(job, [BASELINE_PERCENT], given.seeds, recorded)
             table.add_row(*row(name, "BSP", base, base))
-            for percent, runs in zip(given.percents, switched, strict=True):
-                table.add_row(*row(name, f"{percent:g} %", runs, base))
+            for second in given.seconds:
+                switched = trained(job, given.percents, given.seeds, recorded, second)
+                for percent, runs in zip(given.percents, switched, strict=True):
+                    table.add_row(*row(name, f"{second}, {percent:g} %", runs, base))
             for scaling in filter(None, given.scalings):
                 limited = job._replace(workload=replace(job.workload, largest_scaling=scaling))
                 (runs,) = trained(limited, [BASELINE_PERCENT], given.seeds, recorded)

@@ -174,6 +174,9 @@ class SyncProtocol(ABC):
         if workers < cls.least_workers:
             raise ValueError(f"it needs {cls.least_workers} workers or more")
 
+    def place(self, done: int, second_since: int | None) -> None:  # noqa: B027 (most need not know)
+        """Sees where in the job it begins, before `start`; see `RunLog.second_since`."""
+
     def start(self) -> Release:
         """Releases the workers that may start at once, by default all; called once."""
         return Release(tuple(sorted(self.active)))

@@ -20,13 +20,12 @@ class BSP(SyncProtocol):
     usage = "bsp"
     exchange = Exchange.ROUND
 
-    _round_steps = 1
     _least_joined = 1
 
     def __init__(self, workers: Iterable[int]) -> None:
         super().__init__(workers)
-        # The members of this round: how many steps each still has to do, and who has done them.
-        self._left: dict[int, int] = {}
+        # The members of this round that are at a step of it, and those that have done theirs.
+        self._at_work: set[int] = set()
         self._arrived: set[int] = set()
 
     @override
@@ -36,12 +35,11 @@ class BSP(SyncProtocol):
     def on_push(self, worker: int, now_seconds: float) -> Release:
         if worker not in self.active:
             return NOBODY
-        if worker not in self._left:
+        if worker not in self._at_work:
             raise ValueError(f"worker {worker} has no step under way in this round")
-        self._left[worker] -= 1
-        if self._left[worker] > 0:
+        if self._goes_on(worker):
             return Release((worker,))
-        del self._left[worker]
+        self._at_work.discard(worker)
         self._arrived.add(worker)
         return self._next_round_if_over()
 
@@ -51,18 +49,26 @@ class BSP(SyncProtocol):
 
     def remove(self, worker: int) -> Release:
         self.active.discard(worker)
-        self._left.pop(worker, None)
+        self._at_work.discard(worker)
         return self._next_round_if_over()
 
-    def _next_round_if_over(self) -> Release:
-        return NOBODY if self._left else self._next_round()
+    def _goes_on(self, worker: int) -> bool:
+        """Whether a worker that has finished a step has another one in this round."""
+        return False
+
+    def _is_over(self) -> bool:
+        """Whether nobody is waited for any more."""
+        return not self._at_work
 
     def _is_joined(self) -> bool:
         """Whether the work of the round that is over is joined."""
         return len(self._arrived) >= self._least_joined
 
+    def _next_round_if_over(self) -> Release:
+        return self._next_round() if self._is_over() else NOBODY
+
     def _next_round(self) -> Release:
         groups = (tuple(sorted(self._arrived)),) if self._is_joined() else ()
-        self._arrived = set()
-        self._left = dict.fromkeys(self.active, self._round_steps)
-        return Release(tuple(sorted(self.active)), groups)
+        released = self.active - self._at_work
+        self._arrived, self._at_work = set(), set(self.active)
+        return Release(tuple(sorted(released)), groups)

@@ -65,9 +65,13 @@ class ProtocolChoice:
                 value=workers,
             ) from error
 
-    def machine(self, workers: Iterable[int]) -> SyncProtocol:
-        """A fresh state machine for these workers."""
-        return self.kind(workers, **self.options)
+    def machine(
+        self, workers: Iterable[int], done: int = 0, second_since: int | None = None
+    ) -> SyncProtocol:
+        """A fresh state machine for these workers, after so many worker-steps of the job."""
+        protocol = self.kind(workers, **self.options)
+        protocol.place(done, second_since)
+        return protocol
 
 
 @cache

@@ -36,9 +36,11 @@ class AveragePeriod:
         text = str(period).strip()
         with suppress(UserError):
             choice = choose_protocol(text if ":" in text else f"{LocalSGD.name}:{text}")
-            # What becomes of the momenta is the loop's own affair.
-            names_after = text.rpartition(":")[2].strip() in {one.value for one in AfterAverage}
-            if choice.kind in (LocalSGD, QSR) and not names_after:
+            # What becomes of the momenta is the loop's own affair, and its processes step alike.
+            words = {*(one.value for one in AfterAverage), *LocalSGD.words}
+            if choice.kind in (LocalSGD, QSR) and words.isdisjoint(
+                word.strip() for word in text.lower().split(":")
+            ):
                 self._least_steps = next(iter(choice.options.values()))
                 self._alpha = choice.options.get("alpha", 0.0)
                 self._done, self._steps = 0, self._least_steps

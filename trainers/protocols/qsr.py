@@ -44,10 +44,11 @@ class QSR(LocalSGD):
         least_steps: The least number of steps of each worker from one average to the next.
         alpha: See `period_steps`.
         after: As of local SGD.
+        words: Its other arguments; the period grows up to `least_steps`, then as the rate says.
     """
 
     name = "qsr"
-    usage = "qsr:STEPS:ALPHA[:AFTER]"
+    usage = "qsr:STEPS:ALPHA[:AFTER][:semi-sync][:growing]"
     own: ClassVar = {
         "least_steps": partial(whole_number, called="STEPS", least=1),
         "alpha": partial(decimal_number, called="ALPHA", is_above_zero=True),
@@ -59,10 +60,11 @@ class QSR(LocalSGD):
         least_steps: int,
         alpha: float,
         after: AfterAverage | None = None,
+        **words: bool,
     ) -> None:
-        super().__init__(workers, least_steps, after)
-        self._least_steps, self._alpha = least_steps, alpha
+        super().__init__(workers, least_steps, after, **words)
+        self._alpha = alpha
 
     @override
     def observe(self, worker: int, step: ReplicaStep) -> None:
-        self._round_steps = period_steps(self._least_steps, self._alpha, step.rate)
+        self._period_steps = period_steps(self._least_steps, self._alpha, step.rate)

@@ -40,6 +40,7 @@ class SelSync(LocalSGD):
     name = "selsync"
     usage = "selsync:DELTA[:AFTER]"
     own: ClassVar = {"delta": partial(decimal_number, called="DELTA")}
+    words: ClassVar = {}
     has_flags = True
     after = AfterAverage.KEPT
 

@@ -615,9 +615,8 @@ class Timeline:
             choice, members = choose_protocol(segment.protocol), membership.present
             second_since = log.second_since(segment)
             batches = self._executor.batches(second_since)
-            self._steps = SegmentSteps(
-                choice.machine(members), done, segment.end_worker_step, batches=batches
-            )
+            machine = choice.machine(members, done, second_since)
+            self._steps = SegmentSteps(machine, done, segment.end_worker_step, batches=batches)
             self._executor.begin(choice.exchange, members, second_since, done)
             seconds, staleness = SegmentPlayer(
                 self._steps, self._times, self._executor, membership, start_seconds, self._on_done

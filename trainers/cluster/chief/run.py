@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
@@ -249,7 +250,8 @@ class TrainingRun:
             self._log.add_switch(segment.protocol, seconds, self._clock.now_seconds)
         self._clock.start()
         end, batches = segment.end_worker_step, self._executor.batches
-        self._coordinator.begin(choice.machine, end, self._undone, batches)
+        machine = partial(choice.machine, done=self._coordinator.done, second_since=second_since)
+        self._coordinator.begin(machine, end, self._undone, batches)
         self._undone = ()
         while not self._coordinator.wait_until_drained(_PROGRESS_SECONDS):
             self._report_progress()
