@@ -86,6 +86,7 @@ class GuardContract:
             ((0.0, 30.0, 50.0), STRICT, "asp"),
             ((30.0,), STRICT, "asp"),
             ((30.0, 60.0), TARGET, "local-sgd:2"),
+            ((30.0, 60.0), TARGET, "local-sgd:4:semi-sync:growing"),
         ],
     )
     def test_after_its_last_alarm_it_ends_where_the_first_protocol_alone_does(

@@ -35,6 +35,8 @@ def test_the_examples_on_the_command_line_are_one_of_each_kind() -> None:
         ("qsr:4:0.1: Zeroed", "qsr:4:0.1:zeroed"),
         ("local-sgd:08:nesterov", "local-sgd:8:nesterov"),
         ("local-sgd:8:averaged", "local-sgd:8"),
+        ("local-sgd:8:averaged:Semi-Sync", "local-sgd:8:semi-sync"),
+        ("qsr:8:0.1:growing:semi-sync:zeroed", "qsr:8:0.1:zeroed:semi-sync:growing"),
         ("selsync:0.3:kept", "selsync:0.3"),
         ("selsync:0.30:averaged", "selsync:0.3:averaged"),
         ("ssp:0000000000000000000000000000000000000000000000000000000000000000009", "ssp:9"),
@@ -53,6 +55,8 @@ def test_wrong_options_are_told_how_to_write_them(said: Said) -> None:
         *("selsync", "selsync:-0.1", "selsync:nan", "selsync:1e7", "selsync:0.1:"),
         *("qsr:0.1", "qsr:4", "qsr:4:0", "qsr:4:0.1:2"),
         *("ds-sync", "local-sgd:0", "local-sgd:8:lost"),
+        *("local-sgd:8:kept:zeroed", "local-sgd:8:growing:growing", "selsync:0.3:semi-sync"),
+        "qsr:4:0.1:semi-sync:nesterov",
     ):
         said.refusal(UserError, choose_protocol, text)
 

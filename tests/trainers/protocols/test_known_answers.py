@@ -11,6 +11,22 @@ COURSES = {
     "a round lasts until the last has pushed": ("bsp", 3, "2; 0; 1 > 0 1 2 = 0+1+2"),
     "the gradient of a worker that left counts once": ("bsp", 2, "0; -0; 1 > 1 = 0+1; 1 > 1 = 1"),
     "a replica that left is in no average": ("local-sgd:1", 3, "2; -2; 1; 0 > 0 1 = 0+1"),
+    "a fast worker makes more steps of a period": (
+        "local-sgd:4:semi-sync",
+        2,
+        "0 > 0; 0 > 0; 0 > 0; 1 > 1; 0 > 0; 0 > 0; 0; 1 > 0 1 = 0+1",
+    ),
+    "who is away for a period is in the next average": (
+        "local-sgd:2:semi-sync",
+        3,
+        "0 > 0; 1 > 1; 0 > 0; 1; 0 > 0 1 = 0+1; "
+        "2 > 2; 0 > 0; 1 > 1; 0 > 0; 1; 2; 0 > 0 1 2 = 0+1+2",
+    ),
+    "what a worker that left had to do is left to nobody": (
+        "local-sgd:2:semi-sync",
+        3,
+        "-2; 0 > 0; 1 > 1; 0; 1 > 0 1 = 0+1",
+    ),
     "who joins is level with the slowest": (
         "ssp:1",
         2,
@@ -56,6 +72,10 @@ def test_known_courses(text: str, workers: int, course: str) -> None:
         ("local-sgd:1", "bsp", True),
         ("selsync:0.3", "bsp", True),
         ("qsr:3:0.1", "local-sgd:3", True),
+        ("local-sgd:1:semi-sync", "bsp", True),
+        ("qsr:3:0.1:semi-sync", "local-sgd:3:semi-sync", True),
+        # Nothing is done before the switch from which it would grow.
+        ("local-sgd:3:growing", "local-sgd:3", True),
         # Who joins while others wait does not wait with them.
         ("ssp:0", "bsp", False),
         ("ds-sync:4", "bsp", False),

@@ -34,7 +34,21 @@ def test_an_average_for_something_else_begins_a_period() -> None:
 
 
 @pytest.mark.parametrize(
-    "period", [0, -1, 2.5, "often", "qsr:8", "qsr:8:1:averaged", "3:kept", "selsync:0.1", "bsp", ""]
+    "period",
+    [
+        0,
+        -1,
+        2.5,
+        "often",
+        "qsr:8",
+        "qsr:8:1:averaged",
+        "3:kept",
+        "local-sgd:3:semi-sync",
+        "3:growing",
+        "selsync:0.1",
+        "bsp",
+        "",
+    ],
 )
 def test_anything_else_is_refused(period: int | str) -> None:
     expected = f"period is {period!r}: give a number of steps from 1, or qsr:STEPS:ALPHA"

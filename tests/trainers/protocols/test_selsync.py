@@ -24,7 +24,7 @@ class TestSelSync(ProtocolContract):
 class TestQSR(ProtocolContract):
     kind = QSR
     exchange = Exchange.REPLICA
-    texts = ("qsr:1:0.1", "qsr:4:0.0175", "qsr:2:1e-07")
+    texts = ("qsr:1:0.1", "qsr:4:0.0175", "qsr:2:1e-07", "qsr:2:0.1:semi-sync:growing")
 
 
 def averaged(driven: Cluster, steps: Sequence[ReplicaStep]) -> bool:

@@ -22,6 +22,7 @@ CHOICES = (
         "ds-sync:3",
         "local-sgd:1",
         "local-sgd:3",
+        "local-sgd:2:semi-sync",
         "selsync:0.3",
         "gba:0",
         "gba:2",

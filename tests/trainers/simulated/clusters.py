@@ -23,6 +23,7 @@ PROTOCOLS_OF_FOUR = (
     "dssp:1-3",
     "ds-sync:2",
     "local-sgd:3",
+    "local-sgd:2:semi-sync",
     "selsync:1",
     "gba:1",
 )

@@ -166,6 +166,17 @@ class TestTheSameNumbers:
             ("bsp", 4, VARIED, 23, partial(plain_bsp, workers=4)),
             # Each worker has its own momentum, and the last period is cut short.
             ("local-sgd:5:kept", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=5)),
+            # Equal workers make as many steps each.
+            *(
+                (
+                    f"{text}:kept:semi-sync",
+                    4,
+                    EQUAL,
+                    23,
+                    partial(plain_local_sgd, workers=4, period_steps=5),
+                )
+                for text in ("local-sgd:5", "qsr:5:1e-4")
+            ),
             ("selsync:0", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=1)),
             ("qsr:5:1e-4:kept", 4, EQUAL, 23, partial(plain_local_sgd, workers=4, period_steps=5)),
             # All push at once, and pull when the update is made; also the last one, which is short.

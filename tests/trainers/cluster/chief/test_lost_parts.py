@@ -48,7 +48,7 @@ W = COUNTING.total_worker_steps
 PERCENTS = tuple(range(20, 101, 20))
 PAIRS = [("bsp", "asp"), ("ssp:2", "gba:1000")]
 OTHER_PAIR = ("dssp:1-4", "ssp:0")
-REPLICAS = ("local-sgd:4", "ds-sync:2")
+REPLICAS = ("local-sgd:4:semi-sync", "ds-sync:2")
 
 
 class Trained:

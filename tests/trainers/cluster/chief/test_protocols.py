@@ -15,6 +15,7 @@ from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
+from syncswitch.trainers.protocols import Exchange, choose_protocol
 from tests.trainers.final import final_state, train_to_end
 from tests.trainers.jobs import (
     BRIEF,
@@ -40,11 +41,17 @@ MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
 PROTOCOLS = (
     *("ssp:1", "dssp:1-3", "ds-sync:2", "qsr:2:0.1:kept"),
-    *("selsync:0.3", "local-sgd:3", "gba:3"),
+    *(
+        "selsync:0.3",
+        "local-sgd:3",
+        "local-sgd:2:semi-sync",
+        "qsr:4:0.1:semi-sync:growing",
+        "gba:3",
+    ),
 )
 # Each before the switch and after it.
 PAIRS = list(zip(PROTOCOLS, (*PROTOCOLS[1:], PROTOCOLS[0]), strict=True))
-REPLICATED = ("ds-sync:2", "qsr:2:0.1:kept", "selsync:0.3", "local-sgd:3")
+REPLICATED = {one for one in PROTOCOLS if choose_protocol(one).exchange is Exchange.REPLICA}
 
 # 12 rounds of 4 at the first rate, 10 at the next.
 ROUNDS = replace(
