@@ -104,7 +104,7 @@ def test_a_job_that_learns_next_to_nothing_is_no_secret(
     assert any("BSP alone reached an accuracy of 0." in line for line in caplog.messages) == is_told
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=",".join)
+@pytest.mark.parametrize("pair", [*PAIRS, ("bsp", "local-sgd:8:semi-sync:growing")], ids=",".join)
 def test_a_run_measures_the_same_again_and_its_forks_end_bitwise_where_it_does(
     make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str]
 ) -> None:
@@ -207,6 +207,26 @@ class TestTheSameNumbers:
         found = end_of(SHORT, 4, profile=EQUAL, protocols=pair, seed=3)
         assert found.updates == (3 if after == "zeroed" else 23)
         assert_close(found, plain_local_sgd(SHORT, 4, 5, seed=3, after=after))
+
+    @pytest.mark.parametrize("text", ["local-sgd:4", "local-sgd:3:zeroed", "qsr:2:0.02:kept"])
+    def test_the_period_of_equal_workers_is_that_of_each(self, end_of: EndOf, text: str) -> None:
+        found = end_of(SHORT, 4, 30.0, profile=EQUAL, protocols=("bsp", f"{text}:semi-sync"))
+        assert_bitwise_equal(found, end_of(SHORT, 4, 30.0, profile=EQUAL, protocols=("bsp", text)))
+
+    @pytest.mark.parametrize("speed", [0.25, 0.01])
+    def test_each_gradient_counts_alike_in_a_pooled_period(
+        self, make_trainer: MakeTrainer, tmp_path: Path, speed: float
+    ) -> None:
+        """Though the others make more of them, and hardly wait for the slow worker."""
+        profile = ClusterProfile(compute_seconds=1.0, relative_speeds=(1.0, 1.0, 1.0, speed))
+        workload = replace(CONSTANT, momentum=0.0)
+        pair = ("bsp", "local-sgd:4:semi-sync")
+        spec = spec_of(workload, 4, 0.0, profile=profile, protocols=pair)
+        record, found = train_to_end(make_trainer(workload, 4, profile), spec, tmp_path)
+        expected = 1 - 200 * 0.01 * CONSTANT_GRADIENT
+        np.testing.assert_allclose(found.parameters, expected, rtol=1e-4, atol=1e-5)
+        # All together do 3 steps a second, and the slow one its own; its last ends the job.
+        assert record.training_seconds <= max(1.2 * 200 / (3 + speed), 1 / speed)
 
     @pytest.mark.parametrize(("iota", "steps"), [(2, 15), (3, 16)])
     def test_of_a_slow_worker_gba_counts_what_is_not_too_old(

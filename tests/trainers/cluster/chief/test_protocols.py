@@ -205,6 +205,20 @@ class TestLimits:
         np.testing.assert_allclose(counted, round(counted[0]), rtol=1e-3)
         assert 150 < counted[0] < 199.5
 
+    def test_averages_do_not_wait_for_a_worker_that_does_not_come(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """Its step still counts: an average without it leaves the mean of all replicas as it is."""
+        held = BusyGate(2, batches=100)
+        data = replace(constant_data(), transform=held.transform)
+        workload = replace(CONSTANT, momentum=0.0, data=lambda: data)
+        spec = spec_of(workload, 4, 0.0, protocols=("bsp", "local-sgd:4:semi-sync"))
+        record, state = train_to_end(make_trainer(workload, 4), spec, tmp_path)
+        assert not held.timed_out
+        assert record.worker_steps == 200
+        counted = (1 - state.parameters) / (workload.learning_rate * CONSTANT_GRADIENT)
+        np.testing.assert_allclose(counted, 200, rtol=1e-3, atol=1e-3)
+
 
 @pytest.mark.parametrize("protocol", ["local-sgd:1000", "ds-sync:2"])
 def test_evaluations_are_of_the_mean_of_replicas(
