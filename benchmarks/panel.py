@@ -5,8 +5,9 @@
         [--file panel.jsonl]
 
 Simulated with the profile of the paper's cluster, without a guard. A run keeps the accuracy if it
-ends at most 0.01 (in its metric) below the mean of BSP. `--seconds` are the second protocols. With `--scalings` BSP trains with other
-limits of its rate as well, in rates of one worker. What is in the file is not trained again.
+ends at most 0.01 (in its metric) below the mean of BSP. `--seconds` are the second protocols. With
+`--scalings` BSP trains with other limits of its rate as well, in rates of one worker. What is in
+the file is not trained again.
 """
 
 from __future__ import annotations

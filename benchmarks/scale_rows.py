@@ -60,15 +60,17 @@ class _Stopwatch:
         return steps / (last.elapsed_seconds - first.elapsed_seconds)
 
 
-def _measured(trainer: Trainer, size: str, switch_percent: float, seconds: float) -> float:
-    identity = workload_identity(load_workload(WORKLOADS[size]), WORKERS, "bsp", "asp")
+def _measured(
+    trainer: Trainer, size: str, switch_percent: float, seconds: float, second: str = "asp"
+) -> float:
+    identity = workload_identity(load_workload(WORKLOADS[size]), WORKERS, "bsp", second)
     stopwatch = _Stopwatch(seconds)
     with trainer:
         trainer.train(TrialSpec(identity, switch_percent, 0), stopwatch)
     return stopwatch.rate()
 
 
-def processes(switch_percent: float, servers: int = 1) -> Row:
+def processes(switch_percent: float, servers: int = 1, second: str = "asp") -> Row:
     """Ours with its workers as processes, as a user gets it."""
 
     def row(size: str, seconds: float) -> float:
@@ -77,7 +79,7 @@ def processes(switch_percent: float, servers: int = 1) -> Row:
 
         launcher = LocalLauncher(servers=servers)
         trainer = ProcessTrainer(WORKLOADS[size], WORKERS, launcher)
-        return _measured(trainer, size, switch_percent, seconds)
+        return _measured(trainer, size, switch_percent, seconds, second)
 
     return row
 
@@ -188,9 +190,18 @@ def rate(train: Train, seconds: float) -> float:
     return steps / took
 
 
+REPLICATED: dict[str, Row] = {
+    f"{name}, processes": processes(0.0, second=second)
+    for name, second in (
+        ("local SGD, every 8", "local-sgd:8"),
+        ("the same, semi-synchronous", "local-sgd:8:semi-sync"),
+    )
+}
+"""For models that every worker has a replica of."""
 ROWS: dict[str, Row] = {
     "ASP, processes": processes(0.0),
     "BSP, processes": processes(100.0),
+    **REPLICATED,
     "ASP, processes, 2 servers": processes(0.0, servers=2),
     "BSP, processes, 2 servers": processes(100.0, servers=2),
     "ASP, processes over sockets": sockets(0.0),
@@ -210,7 +221,11 @@ ROWS: dict[str, Row] = {
 
 
 SPARSE_ROWS: dict[str, Row] = {
-    **{name: ROWS[name] for name in ROWS if "processes" in name or "sockets, 2" in name},
+    **{
+        name: ROWS[name]
+        for name in ROWS
+        if name not in REPLICATED and ("processes" in name or "sockets, 2" in name)
+    },
     STRATEGY: sharded(1),
     f"{STRATEGY}, 2 servers": sharded(2),
 }

@@ -10,9 +10,9 @@ is in the file is not trained again, so that a benchmark that was cut goes on.
 A job is a name and a number of workers: `digits`, `hot-breast-cancer`, `breast-cancer`, `clicks`,
 `transformer` (AdamW), `batchnorm`, `digits-adam`, `breast-cancer-adam` or `batchnorm-adamw`. A rule
 is a value of `momentum_after_switch`; `dc:` before one that shares it adds DC-ASGD, on the
-simulated cluster. It may also be another second protocol, such as `local-sgd:8:averaged`. To the
-accuracy: the share of BSP's time after which an evaluation first shows BSP's mean less 0.01, in the
-median of the runs that ever do.
+simulated cluster. It may also be another second protocol, such as `local-sgd:8:zeroed` or
+`qsr:8:RATE`, with the highest rate of a worker of the job. To the accuracy: the share of BSP's time
+after which an evaluation first shows BSP's mean less 0.01, in the median of the runs that ever do.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from benchmarks.trainings import (
     Training,
     shorter,
 )
+from syncswitch.trainers.job.hyperparameters import highest_rate
+from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.protocols import PROTOCOLS
 
@@ -47,9 +49,11 @@ PERCENTS = [50.0, 25.0, 12.5, 6.25, 3.125, 1.5625, 0.0]
 THRESHOLD = 0.01
 
 
-def ruled(reference: str, rule: str) -> tuple[str, str, bool]:
+def ruled(reference: str, rule: str, workers: int) -> tuple[str, str, bool]:
     """Returns the workload and the second protocol of a rule, and whether it compensates."""
     if rule.partition(":")[0] in PROTOCOLS:
+        if "RATE" in rule:
+            rule = rule.replace("RATE", f"{highest_rate(load_workload(reference), workers):g}")
         return reference, rule, False
     compensated, _, momentum = rule.rpartition(":")
     return f"{reference},momentum_after_switch={momentum}", "asp", bool(compensated)
@@ -61,7 +65,7 @@ def trained(
 ) -> list[list[Training]]:  # fmt: skip
     """Returns all runs of a job by a rule, by switch point."""
     name, _, workers = job.partition(":")
-    reference, second, compensates = ruled((REFERENCES | ADAM)[name] + length, rule)
+    reference, second, compensates = ruled((REFERENCES | ADAM)[name] + length, rule, int(workers))
     with JobTrainings(reference, int(workers), cluster, recorded) as trainings:
         choices = [Choice(("bsp", second), percent) for percent in percents]
         return [trainings.of(one, seeds, compensates) for one in choices]
