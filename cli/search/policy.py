@@ -170,7 +170,9 @@ def _print_why(why: Explanation, policy: TimingPolicy) -> None:
         print_text(belief_sentence(why))
         print_rows([belief_cells(why, number, metric) for number in range(len(why.runs))])
         echo()
-    for reason in why_sentences(why, protocol_text(policy.protocols.first_protocol), metric):
+    pair = policy.protocols
+    first, second = protocol_text(pair.first_protocol), pair.second_protocol
+    for reason in why_sentences(why, first, metric, second):
         print_text(f"- {reason}")
 
 

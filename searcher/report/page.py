@@ -328,7 +328,8 @@ def sections_of(data: ReportData) -> list[Section]:
     """The sections with a figure, in the order of the page."""
     metric = data.identity.decided_by
     accuracy = capitalized(metric.name)
-    why = why_sentences(data.why, data.first, metric) if data.why is not None else []
+    second = data.identity.second_protocol
+    why = why_sentences(data.why, data.first, metric, second) if data.why is not None else []
     switch_mark = "The mark on a thick line is its switch."
     makers: dict[tuple[str, str], tuple[Callable[[ReportData], Drawing], Callable[..., str]]] = {
         ("accuracy", f"{accuracy} against switch point"): (

@@ -23,6 +23,7 @@ from syncswitch.searcher.words import (
     percent_text,
     sentence,
 )
+from syncswitch.storage.policies.second_phases import RecordedPhase, recorded_phase
 from syncswitch.storage.records.job import OWN_OPTIMIZER
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -171,9 +172,13 @@ def belief_sentence(why: Explanation) -> str:
     return f"The probability after each run that {good}."
 
 
-def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
-    """Sentences for everything that is not in the rows."""
+def why_sentences(
+    why: Explanation, first: str, metric: Metric, second_protocol: str = ""
+) -> list[str]:
+    """Sentences for everything that is not in the rows; the second protocol as it is recorded."""
     said = [_bearing_text(why, first)] if why.bearing else []
+    if (phase := _recorded_phase(why, second_protocol)) is not None:
+        said.append(_phase_text(phase, first))
     if why.answer is None:
         begins = "This job has not confirmed it" if why.bearing else "There is no answer yet"
         return [*said, f"{begins}: no run of {first} alone is there to compare with."]
@@ -215,6 +220,27 @@ def _bearing_text(why: Explanation, first: str) -> str:
     return (
         f"Jobs that keep the accuracy nearly as often as with {first} alone, as expected before the"
         f" first run from {jobs}: {shares}."
+    )
+
+
+def _recorded_phase(why: Explanation, second_protocol: str) -> RecordedPhase | None:
+    from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+
+    strategy = why.strategy
+    if not isinstance(strategy, AdaptiveStrategy) or strategy.owns_optimizer:
+        return None
+    return recorded_phase(second_protocol, owns_momentum=strategy.owns_momentum)
+
+
+def _phase_text(phase: RecordedPhase, first: str) -> str:
+    shares = ", ".join(
+        f"{_percent(phase.mean_kept_share(percent))} "
+        + (f"with {first} alone" if percent >= BASELINE_PERCENT else f"at {percent_text(percent)}")
+        for percent in sorted(phase.kept_shares)
+    )
+    return (
+        f"{phase.jobs} recorded jobs with this second phase kept the accuracy without a guard in"
+        f" these shares of {phase.runs} runs each: {shares} ({phase.provenance})."
     )
 
 

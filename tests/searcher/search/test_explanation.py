@@ -171,6 +171,27 @@ def test_all_of_it_is_said_once_and_what_is_not_there_too(said: Said) -> None:
     said(*why_sentences(replace(WHY, answer=None), "BSP", Metric()))
 
 
+@pytest.mark.parametrize(
+    ("second", "owns_momentum", "is_recorded"),
+    [
+        ("asp", True, True),
+        ("asp", False, False),
+        *((f"{name}:semi-sync", False, True) for name in ("local-sgd:8", "qsr:4:0.16")),
+        *((f"local-sgd:8:{words}", False, False) for words in ("zeroed:semi-sync", "growing")),
+        ("ssp:3", True, False),
+    ],
+)
+def test_it_says_what_recorded_jobs_with_the_same_second_phase_bear(
+    said: Said, second: str, *, owns_momentum: bool, is_recorded: bool
+) -> None:
+    why = replace(WHY, strategy=AdaptiveStrategy(owns_momentum=owns_momentum), runs=(), untried=())
+    with_phase = why_sentences(why, "BSP", Metric(), second)
+    added = [one for one in with_phase if one not in why_sentences(why, "BSP", Metric())]
+    assert len(added) == is_recorded
+    if is_recorded:
+        said(*added)
+
+
 def test_an_error_is_said_as_it_is() -> None:
     error = Metric("MeanAbsoluteError", "min", "km", 0.0, None)
     last = tuple(
