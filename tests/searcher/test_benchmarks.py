@@ -14,7 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import command_jobs, foreign, guard, learning, parallel_searches, strategies, trust
+from benchmarks import (
+    command_jobs,
+    foreign,
+    guard,
+    learning,
+    parallel_searches,
+    second_phases,
+    strategies,
+    trust,
+)
 from benchmarks.contenders import REFERENCE, answer_without_noise, contenders, judged
 from benchmarks.problems import (
     GeneratedProblem,
@@ -122,6 +131,33 @@ def test_guard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         guard.main()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert next(row for row in rows if row[:1] == ["step"])[1:5] == ["0", "-", "6", "0.0"]
+
+
+def test_what_recorded_jobs_bear_in_a_second_phase(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_job(tmp_path / "step.npz")
+    file = tmp_path / "phases.json"
+    monkeypatch.setattr(second_phases, "FILE", file)
+    monkeypatch.setattr(sys, "argv", ["x", "--recordings", f"asp={tmp_path}", "--write"])
+    second_phases.main()
+    (phase,) = json.loads(file.read_text())["phases"]
+    (job,) = trust_jobs(tmp_path)
+    assert phase["percents"] == sorted(job.percents)
+    kept, times = phase["jobs"]["step"].values()
+    assert kept == pytest.approx([job.kept_share(percent) for percent in phase["percents"]])
+    assert times == pytest.approx([job.time(percent) for percent in phase["percents"]], abs=1e-4)
+    assert capsys.readouterr().out.count("│ step ") == 1
+
+
+@pytest.mark.skipif(not second_phases.SEMI_SYNC.is_dir(), reason="the recordings are not here")
+def test_the_installed_file_has_what_the_recordings_say() -> None:
+    for phase, folder in zip(
+        json.loads(second_phases.FILE.read_text())["phases"],
+        (OWN_MOMENTUM, second_phases.SEMI_SYNC),
+        strict=True,
+    ):
+        assert phase == second_phases.phase(phase["second_protocol"], trust_jobs(folder))
 
 
 def test_jobs_whose_workers_keep_a_momentum_of_their_own_are_searched_as_such(

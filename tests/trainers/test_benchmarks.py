@@ -137,19 +137,24 @@ def test_protocols(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_second_phase(play: Play) -> None:
     job, length = "batchnorm:2", ("--seeds", 1, "--percents", 50, "--worker-steps", 8)
-    out = play(second_phase, "--jobs", job, "--cluster", "threads", *length)
-    rules = [out.count(f"│ {job} │ {rule} ") for rule in ("-", "own", "same")]
-    assert (rules, out.count(" of 1 ")) == ([1, 1, 1], 3)
+    given = ("own", "same", "qsr:2:RATE:semi-sync:growing")
+    out = play(second_phase, "--jobs", job, "--cluster", "threads", *length, "--rules", *given)
+    rules = [out.count(f"│ {job} │ {rule} ") for rule in ("-", *given)]
+    assert (rules, out.count(" of 1 ")) == ([1, 1, 1, 1], 4)
 
 
 def test_the_panel(play: Play, tmp_path: Path) -> None:
     file = tmp_path / "panel.jsonl"
+    seconds = ("asp", "local-sgd:2:semi-sync")
     given = ("--jobs", "rings", "--percents", 50, "--scalings", 3, "--seeds", 1, "--file", file)
+    given += ("--seconds", *seconds)
     out = play(panel, *given, "--worker-steps", 32)
-    assert [out.count(f"│ rings │ {way} ") for way in ("BSP", "50 %", "BSP, rate x 3")] == [1, 1, 1]
+    ways = ("BSP", *(f"{second}, 50 %" for second in seconds), "BSP, rate x 3")
+    assert [out.count(f"│ rings │ {way} ") for way in ways] == [1, 1, 1, 1]
     keys = [json.loads(line)["key"].split() for line in file.read_text().splitlines() if line]
     assert [(name, percent) for name, _, percent, _ in keys] == [
         ("rings", "100"),
+        ("rings", "50"),
         ("rings", "50"),
         ("rings", "100"),
     ]
