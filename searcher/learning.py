@@ -49,6 +49,7 @@ from syncswitch.storage.uses.summary import (
     accuracies_alone,
     collapse_limit_of,
     is_alone,
+    stated_target,
     switches_kept,
     target_of,
     use_summary,
@@ -187,7 +188,9 @@ class UsedJob:
         policy = self.policy
         if policy.threshold:
             return policy.threshold
-        alone = [*policy.accuracies_alone, *accuracies_alone(self.uses)]
+        limit = collapse_limit_of(policy, self.uses)
+        searched = [one for one in policy.accuracies_alone if one > limit]
+        alone = [*searched, *accuracies_alone(self.uses, limit)]
         most = width_of(policy.job.metric.accuracies)
         return measured_threshold(alone, most, policy.threshold_runs or THRESHOLD_RUNS) or 0.0
 
@@ -195,6 +198,17 @@ class UsedJob:
     def collapse_limit(self) -> float:
         """The accuracy at or below which runs of the first protocol alone have collapsed."""
         return collapse_limit_of(replace(self.policy, threshold=self.threshold), self.uses)
+
+    @property
+    def collapsed(self) -> list[float]:
+        """What the uses reached that ended in the first protocol alone, and collapsed."""
+        alone, limit = accuracies_alone(self.uses), self.collapse_limit
+        return [one for one in alone if one <= limit]
+
+    @property
+    def stated_target(self) -> float | None:
+        """The policy's target, unless it is that of a run that collapsed."""
+        return stated_target(self.policy, self.collapse_limit)
 
     def held_to(self, allowed: AllowedLoss | None) -> UsedJob:
         """The job in which so much may be lost as a user says; None for what it has."""
@@ -211,20 +225,32 @@ class UsedJob:
     def spread_words(self) -> list[str]:
         """Says that runs of the first protocol alone differ too much, where the last one is new.
 
-        Of a run that collapsed it says that.
+        Of those that collapsed, as the last run shows, it says that.
         """
         policy, target = self.policy, self.target
-        if target is None or not self.uses or not is_alone(self.uses[-1]):
+        if not self.uses:
             return []
-        first = protocol_text(policy.protocols.first_protocol)
-        last = self.uses[-1].result.converged_accuracy
-        if last is not None and last <= self.collapse_limit:
-            reached, aim = policy.job.metric.text(last), policy.job.metric.text(target.accuracy)
+        first, metric = protocol_text(policy.protocols.first_protocol), policy.job.metric
+        last, collapsed = self.uses[-1], self.collapsed
+        is_last_alone = is_alone(last)
+        if is_last_alone and last.result.converged_accuracy in collapsed:
+            which, collapsed = f"this run of {first} alone", [last.result.converged_accuracy]
+        else:
+            which = f"an earlier run of {first} alone"
+            before = replace(self, uses=self.uses[:-1]).collapsed
+            collapsed = [one for one in collapsed if one not in before]
+        if collapsed:
+            is_no_target = "is no target; another one has to measure it"
+            if target is not None:
+                is_no_target = f"is no part of the target of {metric.text(target.accuracy)}"
             return [
-                f"this run of {first} alone collapsed: it ended at {reached}, far from the other"
-                f" runs of this job, and is no part of the target of {aim}"
+                f"{which} collapsed: it ended at {metric.text(one)}, far from the other runs of"
+                f" this job, and {is_no_target}"
+                for one in collapsed
             ]
-        said = spread_text(target, policy.threshold, policy.job.metric, first)
+        if target is None or not is_last_alone:
+            return []
+        said = spread_text(target, policy.threshold, metric, first)
         return [] if said is None else [said]
 
     def next_percent(self, expected_runs: int) -> float:
@@ -345,7 +371,7 @@ class UsedJob:
             share_prefix=False,
             early_stop=False,
             switch_points=tuple(self._points.values()),
-            target_accuracy=None if has_baseline else policy.target_accuracy,
+            target_accuracy=None if has_baseline else self.stated_target,
             target_runs=known_runs or _USUAL_TARGET_RUNS,
             accuracy_range=policy.job.metric.accuracies,
             bearing=() if experience is None else experience.bearing,
@@ -385,7 +411,9 @@ class UsedJob:
         if not self.threshold:
             # A target alone would be held against every run to the last digit.
             return None if own is None else Band(None, 0.0)
-        if target is None or not accuracies_alone(self.uses):
+        if target is None and self.policy.target_accuracy is not None:
+            return Band(None, self.threshold)  # it was that of a run that collapsed
+        if target is None or not accuracies_alone(self.uses, self.collapse_limit):
             return own
         if own is not None and own.target_accuracy is not None and self.policy.evidence:
             return replace(own, target_accuracy=target.accuracy)
@@ -440,7 +468,9 @@ class UsedJob:
             if run.switch_percent == percent and not run.diverged:
                 accuracies.append(run.converged_accuracy)
                 seconds.append(run.training_seconds)
-        if band is not None:
+        if band is not None and decided.target_accuracy is None:
+            band = Band(None, band.threshold)
+        elif band is not None:
             band = replace(band, target_accuracy=decided.target_accuracy)
         return self._new_version(
             switch_percent=percent,
@@ -708,12 +738,13 @@ def as_known_now(database: Database, policy: TimingPolicy) -> TimingPolicy:
     job = used_job(database, policy)
     if not job.uses:
         return policy
-    target, expected = None, None
+    target, expected, stated = None, None, policy.target_accuracy
     with suppress(UserError):  # nothing to compare with
+        stated = job.stated_target
         target, expected = job.target, job.expected(policy.switch_percent)
     return replace(
         policy,
-        target_accuracy=policy.target_accuracy if target is None else target.accuracy,
+        target_accuracy=stated if target is None else target.accuracy,
         promise=policy.promise
         if expected is None
         else replace(expected.promise, reason=policy.promise.reason),
@@ -813,7 +844,7 @@ def after_use(
     if not _is_current(database, stored):
         return words
     first, metric = protocol_text(stored.protocols.first_protocol), stored.job.metric
-    measured: TimingPolicy | None = None
+    measured, had_target = None, job.stated_target is not None
     if expected_runs is not None:
         measured = job.with_measured_threshold()
     if measured is not None:
@@ -821,13 +852,13 @@ def after_use(
         words.append(
             measured_threshold_text(measured.threshold, metric, first, measured.threshold_runs)
         )
-    if expected_runs is not None and stored.target_accuracy is None:
+    if expected_runs is not None and not had_target:
         curves = TrialStore(database).curves(stored.job.fingerprint, of_uses=True)
         measured = job.with_measured_target(curves) or measured
     if measured is not None:
-        former, stored = stored, registry.publish(measured, replaces=stored.version)
+        stored = registry.publish(measured, replaces=stored.version)
         job = replace(job, policy=stored)
-        if former.target_accuracy is None and stored.target_accuracy is not None:
+        if not had_target and stored.target_accuracy is not None:
             target = metric.text(stored.target_accuracy)
             words.append(
                 f"the target is measured: {first} alone reached {metric.with_article} of {target};"

@@ -94,7 +94,8 @@ def policy() -> None:
 
 def _as_known_now(database: Database, entry: PolicyEntry, uses: UseSummary) -> PolicyEntry:
     """The policy with what its uses show where runs failed, so that it agrees with them."""
-    if not (uses.alarms or uses.collapsed or uses.kept not in (None, uses.uses)):
+    is_no_target = uses.uses and uses.kept is None and entry.policy.target_accuracy is not None
+    if not (uses.alarms or uses.collapsed or is_no_target or uses.kept not in (None, uses.uses)):
         return entry
     # NumPy takes a while to import.
     from syncswitch.searcher.learning import as_known_now

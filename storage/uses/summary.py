@@ -81,44 +81,63 @@ _COLLAPSED = 10
 # Chance that an honest run counts as a collapse, where runs differ as in a normal distribution.
 _COLLAPSED_BY_CHANCE = 0.001
 _LEAST_SOUND = 2
+# Without a threshold the others alone say how much runs differ, and a smaller share of what they
+# reach is no collapse.
+_LEAST_SOUND_ALONE, _COLLAPSED_SHARE = 3, 0.1
 
 
-def collapse_limit(alone: Iterable[float], beside: Iterable[float], threshold: float) -> float:
+def collapse_limit(
+    alone: Iterable[float],
+    beside: Iterable[float],
+    threshold: float,
+    *,
+    may_lack_target: bool = False,
+) -> float:
     """Returns the accuracy at or below which runs of the first protocol alone have collapsed.
 
     It is minus infinity where none has. Collapsed runs are a minority of all, and much further
     below the others than these differ, by Student's interval of one more run, and than thresholds
     are. Few runs say little of how much they differ; half a threshold counts as one more. Where all
-    runs of the first protocol alone are the low ones, that is what it reaches.
+    runs of the first protocol alone are the low ones, that is what it reaches, unless there is only
+    one.
 
     Args:
         alone: Accuracies of runs of the first protocol alone.
         beside: Those of runs whose switch held.
-        threshold: beta; 0 while it is not measured, when nothing counts as a collapse.
+        threshold: beta; 0 while nobody can say what it might be.
+        may_lack_target: Whether the only run of the first protocol alone may have collapsed, so
+            that its target has yet to be measured.
     """
     of_first = sorted(alone)
     every = sorted([*of_first, *beside])
-    if not threshold or not of_first:
+    if not of_first:
         return -math.inf
-    most = min((len(every) - 1) // 2, len(every) - _LEAST_SOUND)
+    may_be_lone = may_lack_target and len(of_first) == 1
+    least = _LEAST_SOUND if threshold else _LEAST_SOUND_ALONE
+    most = min((len(every) - 1) // 2, len(every) - least)
     for low in range(most, 0, -1):
         sound, limit = every[low:], every[low - 1]
-        if of_first[-1] <= limit or of_first[0] > limit:
-            continue
-        if limit > sound[0] - _COLLAPSED * threshold:
+        if (of_first[-1] <= limit and not may_be_lone) or of_first[0] > limit:
             continue
         mean = math.fsum(sound) / len(sound)
+        if limit > sound[0] - (_COLLAPSED * threshold or _COLLAPSED_SHARE * abs(mean)):
+            continue
         squares = math.fsum((one - mean) ** 2 for one in sound) + (threshold / 2) ** 2
-        error = math.sqrt(squares / len(sound) * (1 + 1 / len(sound)))
+        freedom = len(sound) if threshold else len(sound) - 1
+        error = math.sqrt(squares / freedom * (1 + 1 / len(sound)))
         sure = 1 - 2 * _COLLAPSED_BY_CHANCE / len(every)
-        apart = student_half_width(error, len(sound), sure)
+        apart = student_half_width(error, freedom, sure)
         if limit < mean - apart:
             return limit
     return -math.inf
 
 
 def collapse_limit_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> float:
-    """Returns the same for all runs of a policy's job so far."""
+    """Returns the same for all runs of a policy's job so far.
+
+    A threshold that these runs have to measure, or have measured, may be too large for a collapse
+    among them; then the usual one of the metric counts as well.
+    """
     counted = list(uses)
     switched = (
         use.result.converged_accuracy
@@ -133,7 +152,24 @@ def collapse_limit_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> floa
     )
     beside = [*searched, *(one for one in switched if one is not None)]
     alone = [*policy.accuracies_alone, *accuracies_alone(counted)]
-    return collapse_limit(alone, beside, policy.threshold)
+    thresholds = {policy.threshold}
+    if not policy.threshold or policy.threshold_runs:
+        thresholds |= {policy.job.metric.usual_threshold}
+    lacks = not policy.accuracies_alone
+    return max(collapse_limit(alone, beside, one, may_lack_target=lacks) for one in thresholds)
+
+
+def stated_target(policy: TimingPolicy, limit: float) -> float | None:
+    """Returns the target of a version, unless it is that of a run that collapsed.
+
+    A target that a search was given, or has measured, stays.
+
+    Args:
+        policy: The version.
+        limit: See `collapse_limit`.
+    """
+    target = policy.target_accuracy
+    return None if target is None or (target <= limit and not policy.evidence) else target
 
 
 def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | None:
@@ -148,7 +184,7 @@ def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | Non
     limit = collapse_limit_of(policy, counted)
     known = accuracies_alone(counted, limit)
     searched = [one for one in policy.accuracies_alone if one > limit]
-    stated = policy.target_accuracy
+    stated = stated_target(policy, limit)
     runs = len(searched) or (0 if band is None else band.runs)
     if stated is None or (known and runs):
         accuracies = [*searched, *known]

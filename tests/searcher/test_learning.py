@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import statistics
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, replace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -36,7 +37,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
     counted_runs,
 )
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
-from syncswitch.searcher.strategies.baseline import measured_threshold
+from syncswitch.searcher.strategies.baseline import AllowedLoss, measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import Database, open_database
@@ -53,6 +54,7 @@ from syncswitch.storage.records.guard import (
     GuardOutcome,
 )
 from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, ScheduledJob
+from syncswitch.storage.records.metric import DescribedMetric, Metric
 from syncswitch.storage.records.policy import Promise, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.uses.store import record_use, uses, uses_of
@@ -747,3 +749,79 @@ def test_a_run_of_the_first_protocol_that_collapsed_is_no_part_of_the_target(url
     assert f"{known.promise.expected_time:.2f} of the time" in page
     assert f"{current.promise.expected_time:.2f} of the time" not in page
     assert "1 run of the first protocol alone collapsed, and is no part of the target" in page
+
+
+def ended(percent: float, accuracy: float, seed: int) -> TrialRecord:
+    """A run whose switch held, or one of the first protocol alone, that ended so."""
+    whole = trained(NextRun(None, percent), seed)
+    curve = tuple(Evaluation(step, step / 100, accuracy, 0.3) for step in (500, W))
+    return replace(whole, evaluations=curve, converged_accuracy=accuracy, guard=None)
+
+
+def test_a_first_run_that_collapsed_is_no_target_once_others_show_it(url: str) -> None:
+    first = ended(100.0, 0.4915, 0)
+    policy = first_of(url, first)
+    assert policy.target_accuracy == 0.4915
+    assert record(url, policy, first) == []
+    assert record(url, policy, ended(50.0, 0.7281, 1)) == []
+    assert record(url, policy, ended(50.0, 0.7294, 2))[0] == (
+        "an earlier run of BSP alone collapsed: it ended at 0.4915, far from the other runs of this"
+        " job, and is no target; another one has to measure it"
+    )
+    planned = planned_run(url)
+    assert planned.band is not None
+    assert (planned.band.target_accuracy, planned.band.curve) == (None, ())
+    assert planned.policy is not None
+    with open_database(url, create=False) as database:
+        known = as_known_now(database, planned.policy)
+        job = used_job(database, planned.policy)
+        assert [one.result.kept for one in use_facts(database)] == [None] * 3
+        assert band(database, planned.policy) == Band(None, 0.01)
+    assert known.target_accuracy is None
+    assert job.strategy().target_accuracy is None
+    assert all(run.switch_percent < 100 for run in job.observations)
+    page = CliRunner().invoke(main, ["policy", "show", "digits", "--storage", url])
+    assert page.exit_code == 0
+    assert "0.4915 is" not in page.stdout
+    assert "1 run of the first protocol alone collapsed" in page.stdout
+    # What the next one reaches is the target.
+    said = record(url, planned.policy, ended(100.0, 0.7301, 3))
+    assert "the target is measured: BSP alone reached an accuracy of 0.7301" in said[0]
+    assert versions(url)[-1].target_accuracy == pytest.approx(0.7301)
+    assert planned_run(url).band.target_accuracy == pytest.approx(0.73, abs=0.002)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("metric", "alone", "measured"),
+    [
+        (Metric(), (0.7281, 0.4915, 0.7294, 0.731), 0.0049),
+        (
+            Metric("loss", "min", lowest=None, highest=None),
+            (-2.40, -2.41, -2.405, -2.402, -9.2, -2.4),
+            0.0094,
+        ),
+    ],
+)
+def test_a_run_that_collapsed_measures_no_threshold(
+    url: str, metric: Metric, alone: Sequence[float], measured: float
+) -> None:
+    identity = replace(IDENTITY, metric=DescribedMetric(*astuple(metric)))
+    runs = len(alone) - 1
+    with open_database(url, create=True) as database:
+        policy: TimingPolicy | None = None
+        for seed, accuracy in enumerate(alone):
+            made = ended(100.0, accuracy, seed)
+            made = replace(made, spec=replace(made.spec, identity=identity))
+            policy = policy or first_policy(
+                database, identity, "digits", made, allowed=AllowedLoss(runs=runs)
+            )
+            assert policy is not None
+            use = whole_use(policy, uuid.uuid4().hex, made)
+            assert use is not None
+            record_use(database, use)
+            job = used_job(database, policy)
+            if seed < runs:
+                assert job.threshold == 0
+    assert job.threshold == pytest.approx(measured, rel=0.2)
+    assert job.target is not None
+    assert job.target.accuracy == pytest.approx(statistics.fmean(sorted(alone)[1:]))

@@ -34,25 +34,52 @@ def test_so_have_several_as_long_as_they_are_few(sound: list[float], low: list[f
     assert collapse_limit([*sound, *low], [], BETA) == max(low)
 
 
-@given(st.lists(CHANCE, min_size=1, max_size=3), st.lists(NEAR, max_size=6))
+@given(st.lists(CHANCE, min_size=1, max_size=3), st.lists(NEAR, max_size=6), st.booleans())
 def test_what_all_runs_of_the_first_protocol_reach_is_its_target(
-    alone: list[float], beside: list[float]
+    alone: list[float], beside: list[float], may_lack_target: bool
 ) -> None:
-    assert collapse_limit(alone, beside, BETA) == -math.inf
+    is_lone = may_lack_target and len(alone) == 1
+    limit = collapse_limit(alone, beside, BETA, may_lack_target=may_lack_target)
+    assert limit == -math.inf or (is_lone and limit == alone[0])
+
+
+@given(CHANCE, st.lists(NEAR, max_size=6))
+def test_unless_the_only_one_is_far_below_all_others(low: float, beside: list[float]) -> None:
+    limit = collapse_limit([low], beside, BETA, may_lack_target=True)
+    if len(beside) < 2:
+        assert limit == -math.inf
+    if len(beside) > 3:
+        assert limit == low
+    # In a search it is what the switches are compared with.
+    assert collapse_limit([low], beside, BETA) == -math.inf
+
+
+@given(st.lists(NEAR, min_size=4, max_size=6), CHANCE)
+def test_without_a_threshold_the_others_alone_say_how_much_runs_differ(
+    sound: list[float], low: float
+) -> None:
+    assert collapse_limit([*sound[:2], low], sound[2:3], 0.0) in {-math.inf, low}
+    near = [0.72 + 0.1 * (one - 0.72) for one in sound]
+    assert collapse_limit([*near[:2], low], near[2:], 0.0) == low
+    assert collapse_limit([*near[:2], min(near) - 0.05], near[2:], 0.0) == -math.inf
 
 
 @given(
-    st.lists(st.floats(0, 1), max_size=6), st.lists(st.floats(0, 1), max_size=6), st.floats(0, 1)
+    st.lists(st.floats(0, 1), max_size=6),
+    st.lists(st.floats(0, 1), max_size=6),
+    st.floats(0, 1),
+    st.booleans(),
 )
 def test_the_order_of_runs_and_what_they_all_have_more_do_not_matter(
-    alone: list[float], beside: list[float], threshold: float
+    alone: list[float], beside: list[float], threshold: float, may_lack_target: bool
 ) -> None:
-    limit = collapse_limit(alone, beside, threshold)
-    assert collapse_limit(alone[::-1], beside[::-1], threshold) == limit
+    limit = collapse_limit(alone, beside, threshold, may_lack_target=may_lack_target)
+    turned = (alone[::-1], beside[::-1], threshold)
+    assert collapse_limit(*turned, may_lack_target=may_lack_target) == limit
     lost = [one for one in alone if one <= limit]
     every = [*alone, *beside]
     assert sum(one <= limit for one in every) * 2 < max(1, len(every))
-    assert len(lost) < max(1, len(alone))
+    assert len(lost) < max(1, len(alone)) or (may_lack_target and len(lost) == len(alone) == 1)
     assert bool(lost) == (limit > -math.inf)
     if lost:
         assert max(lost) + 10 * threshold <= min(one for one in every if one > limit)
@@ -63,8 +90,9 @@ def test_the_order_of_runs_and_what_they_all_have_more_do_not_matter(
 def test_honest_spread_is_hardly_ever_thrown_away(runs: int, deviation: float) -> None:
     random.seed(7)
     drawn = [[random.gauss(0.8, deviation) for _ in range(runs)] for _ in range(2000)]
-    wrong = sum(collapse_limit(one, [], BETA) > -math.inf for one in drawn)
-    assert wrong <= 0.015 * len(drawn)
+    for threshold in (BETA, 0.0):
+        wrong = sum(collapse_limit(one, [], threshold) > -math.inf for one in drawn)
+        assert wrong <= 0.015 * len(drawn)
 
 
 def test_what_two_runs_and_one_with_a_switch_say_of_a_third() -> None:
