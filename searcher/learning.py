@@ -35,12 +35,13 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import Command, Run, Said, Set, UserError
 from syncswitch.storage.metrics import mean_of, seconds_at_pace
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry, current_ones
-from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy
+from syncswitch.storage.policies.unmeasured import LEARNT, first_study, unmeasured_policy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch, Target
 from syncswitch.storage.records.job import OWN_RULES, ScheduledJob, SearchInfo, protocol_text
-from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
-from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
+from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy, whole_use
+from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, PhaseRecord, TrialRecord
+from syncswitch.storage.trials.possible import check_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.trials.workloads import register_workload
@@ -92,6 +93,14 @@ def lessons_of(
     lessons.append(replace(use, replicate=-1 - seed) if alone else use)
     # The run is paid for once.
     return [lessons[0], *(replace(lesson, cost=None) for lesson in lessons[1:])]
+
+
+def _shown_percent(
+    percent: float, first_protocol: str, diverged_in: Sequence[PhaseRecord]
+) -> float:
+    """The switch that a run is a lesson of: one that diverged before it shows nothing of it."""
+    is_before = percent > 0 and {one.protocol for one in diverged_in} == {first_protocol}
+    return BASELINE_PERCENT if is_before else percent
 
 
 def _tried(failed: Iterable[FailedSwitch], steps: int) -> list[tuple[float, float | None]]:
@@ -253,6 +262,23 @@ class UsedJob:
         said = spread_text(target, policy.threshold, metric, first)
         return [] if said is None else [said]
 
+    def diverged_words(self, expected_runs: int | None) -> str:
+        """Says what the last run, which diverged, means for the next one, and how that trains.
+
+        It learns if `expected_runs` are given. Raises UserError as `next_percent`.
+        """
+        last, policy = self.uses[-1], self.policy
+        first, second = map(protocol_text, (policy.protocols.first_protocol, policy.protocols.second_protocol))
+        held = _shown_percent(last.held_percent, policy.protocols.first_protocol, last.phases)
+        shown = f"{first} alone" if held >= BASELINE_PERCENT else f"a switch at {held:g} %"
+        percent = policy.switch_percent
+        if expected_runs is not None:
+            percent = self.next_percent(expected_runs)
+        then = f"switches to {second} at {percent:g} %"
+        if percent >= BASELINE_PERCENT:
+            then = f"uses {first} alone"
+        return f"this run is recorded as one that diverged with {shown}; the next one {then}"
+
     def next_percent(self, expected_runs: int) -> float:
         """The switch of the next of so many runs: one worth trying, or the best that is known.
 
@@ -340,7 +366,10 @@ class UsedJob:
         ]
         for number, use in enumerate(self.uses):
             accuracy, diverged = use.result.converged_accuracy or 0.0, bool(use.result.diverged)
-            held = Observation(use.held_percent, accuracy, diverged, cost=cost_of(use))
+            percent = use.held_percent
+            if diverged:
+                percent = _shown_percent(percent, use.job.first_protocol, use.phases)
+            held = Observation(percent, accuracy, diverged, cost=cost_of(use))
             tried = _tried(use.failed, self.policy.job.total_worker_steps)
             runs += lessons_of(held, number, use.seed or 0, tried)
         limit = self.collapse_limit
@@ -491,9 +520,10 @@ class UsedJob:
         return self._draft(answer)
 
     def _new_version(self, **changes: Any) -> TimingPolicy:
+        policy = self.policy
         return replace(
-            self.policy,
-            study=f"{LEARNT}{self.policy.job.fingerprint[:12]}-{self.policy.version}",
+            policy,
+            study=f"{first_study(policy.job.fingerprint, policy.protocols)}-{policy.version}",
             created_at=datetime.now(timezone.utc).isoformat(),
             software=software_versions(),
             **changes,
@@ -636,36 +666,42 @@ def first_policy(
     goes_back: bool | None = None,
     allowed: AllowedLoss | None = None,
 ) -> TimingPolicy | None:
-    """Publishes the first run of a job as its policy; None where it diverged or was disturbed.
+    """Publishes the first run of a job as its policy; None where it was cut short or disturbed.
 
     It has a target where the first protocol alone did the whole of it, or the rest after a failed
     switch. A run that began from a policy of simulated runs publishes the switch that held in it,
-    with the target and band of that policy until the job's own runs replace them.
+    with the target and band of that policy until the job's own runs replace them. One that diverged
+    has shown no more than that. Raises FatalError where no run can have measured this.
     """
     is_disturbed = bool(record.spec.conditions.injections) and begins_from is None
-    if record.diverged or is_disturbed:
+    use = whole_use(unmeasured_policy(identity), "first", record)
+    if use is None or is_disturbed:
         return None
+    check_use(use)
     guard, began, accuracy = record.guard, record.spec.switch_percent, record.converged_accuracy
     held = began if guard is None or guard.held_percent is None else guard.held_percent
-    steps, phases = identity.total_worker_steps, record.phases
+    steps, phases, diverged = identity.total_worker_steps, record.phases, record.diverged
+    shown = _shown_percent(held, identity.first_protocol, phases if diverged else ())
     cost = TrialCost(
         paid_seconds=record.training_seconds,
         first_seconds=seconds_at_pace(phases, identity.first_protocol, steps),
         second_seconds=seconds_at_pace(phases, identity.second_protocol, steps),
     )
     tried = _tried(() if guard is None else guard.failed, steps)
-    lessons = lessons_of(Observation(held, accuracy, cost=cost), 0, record.spec.seed, tried)
+    trained = Observation(shown, accuracy, diverged, cost=cost)
+    lessons = lessons_of(trained, 0, record.spec.seed, tried)
     before = record.spec.band or begins_from
     if allowed is None and before is not None and before.threshold:
         allowed = AllowedLoss(before.threshold)
     job = _unused_job(database, identity, goes_back, lessons).held_to(allowed)
     blank, seconds = job.policy, record.training_seconds
     percent, promise, band = blank.switch_percent, blank.promise, blank.band
-    target = accuracy if held == BASELINE_PERCENT else None
+    target = accuracy if held == BASELINE_PERCENT and not diverged else None
     if target is not None and blank.threshold:
         band = measured_band(target, blank.threshold, [record.evaluations])
     if begins_from is not None:
-        percent, target = held, begins_from.target_accuracy
+        percent = begins_from.switch_percent if diverged else held
+        target = begins_from.target_accuracy
         reason = (
             f"begun from version {begins_from.version} for {begins_from.job.workers}"
             f" simulated workers, a switch at {begins_from.switch_percent:g} %"
@@ -684,7 +720,9 @@ def first_policy(
             mean_accuracy=accuracy if held == percent else None,
             training_seconds=seconds if began == held == percent else None,
             baseline_seconds=seconds if began == BASELINE_PERCENT else None,
-        ),
+        )
+        if not diverged
+        else Measured(),
     )
     register_workload(database, identity.job, reference)
     return PolicyRegistry(database).publish(policy)
@@ -843,6 +881,11 @@ def after_use(
     words += job.spread_words()
     if not _is_current(database, stored):
         return words
+    if job.uses and job.uses[-1].result.diverged:
+        try:
+            words.append(job.diverged_words(expected_runs))
+        except UserError as error:
+            return [*words, error]
     first, metric = protocol_text(stored.protocols.first_protocol), stored.job.metric
     measured, had_target = None, job.stated_target is not None
     if expected_runs is not None:

@@ -258,7 +258,8 @@ def _outcome(done: Training) -> str:
         how = f"switching from {first} to {second} at {percent:g} %"
         if percent in (0, 100):
             how = f"with {first if percent else second} alone"
-        reached = f"{job}, {how} as you asked: {accuracy}"
+        asked = "" if done.was_announced else " as you asked"  # by its user, not by what learns
+        reached = f"{job}, {how}{asked}: {accuracy}"
     else:
         reached = f"{job} with policy version {done.policy.version}: {accuracy}"
     if policy is None:

@@ -139,12 +139,16 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run that is about to begin, with the workload as its trainer loaded it."""
+    """A run that is about to begin, with the workload as its trainer loaded it.
+
+    At a switch point of the user's own it counts for a policy that it does not use.
+    """
 
     workload: Any
     identity: ScheduledJob
     seed: int
     run: NextRun
+    counts_for: TimingPolicy | None = None
 
 
 def choose(request: RunRequest) -> RunPlan:
@@ -171,7 +175,8 @@ def _chosen_by_user(request: RunRequest, switch_percent: float) -> RunPlan:
     usual = request.trainer.pair(None)[0]
     begins = request.when.protocol is None or identity.first_protocol == usual
     planned = NextRun(None, switch_percent, may_begin=begins)
-    return RunPlan(workload, identity, request.seed or 0, planned)
+    known = request.recorder.policy_of(identity)
+    return RunPlan(workload, identity, request.seed or 0, planned, known)
 
 
 def _chosen_by_learning(request: RunRequest) -> RunPlan:

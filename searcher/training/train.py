@@ -31,6 +31,7 @@ from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
 from syncswitch.storage.export.mlflow import copy_run
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unguarded import unguarded_warning
+from syncswitch.storage.policies.unmeasured import unmeasured_policy
 from syncswitch.storage.records.job import LARGEST_SEED, ScheduledJob
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.command.reports import RepeatedOutput
@@ -267,6 +268,7 @@ def remembered(
     is_asked = when.percent is not None
 
     def policy_of_job(database: Database) -> TimingPolicy | None:
+        # Another run may have been the first meanwhile.
         identity = chosen.identity
         known = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
         if is_asked and known is not None:
@@ -283,8 +285,14 @@ def remembered(
             when.allowed,
         )
 
-    policy = run.policy or recorder.published(policy_of_job)
-    recorder.record(policy, use_id, record, choice=when.policy, model=model)
+    policy, waits = run.policy or chosen.counts_for, None
+    if policy is None:
+        policy, waits = recorder.published(policy_of_job)
+    if waits is not None and run.may_begin:
+        draft = unmeasured_policy(chosen.identity)
+        recorder.record(draft, use_id, record, choice=when.policy, model=model, waits=waits)
+    else:
+        recorder.record(policy, use_id, record, choice=when.policy, model=model)
     target = recorder.target(policy, run.band)
     learns = run.learns or (is_asked and when.may_learn)
     recorder.tell_lessons(policy, when.expected_runs if learns else None, request.goes_back)

@@ -14,6 +14,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.errors import (
     Command,
+    FatalError,
     Run,
     Said,
     SyncSwitchError,
@@ -21,10 +22,12 @@ from syncswitch.storage.errors import (
     one_line,
     reason_of,
 )
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band, Target
 from syncswitch.storage.records.job import LARGEST_SEED, ScheduledJob
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import TrialRecord
+from syncswitch.storage.trials.possible import check_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.spool import spool_beside, spool_use, take_in
 from syncswitch.storage.uses.store import hand_out_seed, record_use, uses
@@ -79,6 +82,15 @@ class RunRecorder:
 
         return self.asked(by_all, last, is_quiet=True)
 
+    def policy_of(self, identity: ScheduledJob) -> TimingPolicy | None:
+        """The current policy of a job; None without one, or a database that says so."""
+
+        def current(database: Database) -> TimingPolicy | None:
+            registry = PolicyRegistry(database)
+            return registry.current(identity.fingerprint, identity.protocols)
+
+        return self.asked(current, None, is_quiet=True)
+
     def own_seed(self, identity: ScheduledJob, reference: str | None = None) -> int:
         """A seed that no other run of the job has; a random one where no database hands it out.
 
@@ -107,17 +119,24 @@ class RunRecorder:
             is_quiet=True,
         )
 
-    def published(self, publish: Callable[[Database], TimingPolicy | None]) -> TimingPolicy | None:
-        """The policy that a first run publishes; None also where it cannot be kept.
+    def published(
+        self, publish: Callable[[Database], TimingPolicy | None]
+    ) -> tuple[TimingPolicy | None, Said | None]:
+        """The policy that a first run publishes, and why there is none where it has to wait.
 
         It creates the database if need be.
         """
         try:
             with open_database(self.url, create=True) as database:
-                return publish(database)
+                return publish(database), None
+        except FatalError as error:
+            self._tell_refused(error)
         except Exception as error:
-            self.tell(UserError(("error: could not record this run: ", reason_of(error))))
-            return None
+            return None, reason_of(error)
+        return None, None
+
+    def _tell_refused(self, error: FatalError) -> None:
+        self.tell(UserError(("error: could not record this run: ", error)))
 
     def record(
         self,
@@ -127,27 +146,38 @@ class RunRecorder:
         *,
         choice: str | None,
         model: Path,
+        waits: Said | None = None,
     ) -> None:
         """Records a finished run as a use of its policy, and takes in those that wait.
 
         Without a database it waits beside the policy file that was chosen, else beside the model.
+        `waits` is why it has to do so in any case.
         """
         use = None if policy is None else whole_use(policy, use_id, record)
         if use is None:
             return
+        try:
+            check_use(use)
+        except FatalError as error:  # no database will ever take it
+            self._tell_refused(error)
+            return
         beside = [Path(choice)] if choice is not None and is_policy_file(choice) else []
         spools = list(dict.fromkeys(map(spool_beside, (*beside, model))))
+        reason = self._recorded(use, spools) if waits is None else waits
+        if reason is not None:
+            self._spool(use, spools, reason)
+
+    def _recorded(self, use: PolicyUse, spools: list[Path]) -> Said | None:
+        """Records a use; returns why that is impossible now."""
         try:
             if holds_nothing(self.url):
-                reason: Said = f"there is no database {shown(self.url)}"
-            else:
-                with open_database(self.url, create=False) as database:
-                    record_use(database, use, patience_seconds=_PATIENCE_SECONDS)
-                    self._take_in(database, spools)
-                return
+                return f"there is no database {shown(self.url)}"
+            with open_database(self.url, create=False) as database:
+                record_use(database, use, patience_seconds=_PATIENCE_SECONDS)
+                self._take_in(database, spools)
         except Exception as error:
-            reason = reason_of(error)
-        self._spool(use, spools, reason)
+            return reason_of(error)
+        return None
 
     def _take_in(self, database: Database, spools: list[Path]) -> None:
         for path in spools:

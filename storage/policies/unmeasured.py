@@ -9,7 +9,13 @@ from datetime import datetime, timezone
 
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, ScheduledJob, protocol_text
+from syncswitch.storage.records.job import (
+    OWN_MOMENTUM,
+    OWN_OPTIMIZER,
+    Protocols,
+    ScheduledJob,
+    protocol_text,
+)
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -33,6 +39,11 @@ _OWN_OPTIMIZER = 25.0, Promise(1.0, 0.768, 0.794, 0.848, 0.5247)
 _OWN_OPTIMIZER_WITHOUT_THRESHOLD = 25.0, Promise(1.0, 0.768, 0.773, 0.848, 0.4925)
 _ANY = 50.0, Promise(0.950, 0.792, 0.892, 0.947, 0.7054)
 _ANY_WITHOUT_THRESHOLD = 75.0, Promise(0.9999, 0.865, 0.891, 0.947, 0.8351)
+
+
+def first_study(fingerprint: str, protocols: Protocols) -> str:
+    """Returns the study of the policy that the first run of a job publishes."""
+    return f"{LEARNT}{fingerprint[:12]}-{protocols.pair}-{protocols.momentum_after_switch}"
 
 
 def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = None) -> TimingPolicy:
@@ -70,7 +81,7 @@ def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = Non
         measured=Measured(),
         promise=promise if is_usual else Promise(),
         strategy="adaptive",
-        study=f"{LEARNT}{identity.fingerprint[:12]}-{identity.pair}-{identity.momentum_after_switch}",
+        study=first_study(identity.fingerprint, identity.protocols),
         evidence=(),
         created_at=datetime.now(timezone.utc).isoformat(),
         guarded=True,

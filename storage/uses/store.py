@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime, timezone
+from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from syncswitch.storage.database.defaults import RESTART_SECONDS
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.unmeasured import first_study
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import Job, Protocols
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
+from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.tables.policies import POLICIES
-from syncswitch.storage.tables.trials import SEARCHES, TRIALS, WORKLOADS
+from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import record_target
 from syncswitch.storage.trials.possible import check_use
 from syncswitch.storage.trials.store import TrialStore, add_parts, result_values
@@ -58,19 +61,7 @@ def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
 def _add(connection: Connection, use: PolicyUse) -> bool:
     if connection.scalar(select(TRIALS.c.trial_id).where(TRIALS.c.use_id == use.use_id)):
         return False
-    query = select(POLICIES).where(
-        POLICIES.c.fingerprint == use.fingerprint,
-        POLICIES.c.study == use.study,
-        POLICIES.c.created_at == datetime.fromisoformat(use.created_at).astimezone(timezone.utc),
-    )
-    policy = connection.execute(query).one_or_none()  # its version here may differ
-    if policy is None:
-        raise PolicyError(
-            f"the policy of {use.record.spec.identity.name!r} that study {use.study!r} found at"
-            f" {use.created_at} is not in this database",
-            remedy="import the policy first",
-        )
-    _check_version(connection, use)
+    policy = _policy_of(connection, use)
     spec = use.record.spec
     values = {
         **flat(spec.identity.protocols),
@@ -92,18 +83,37 @@ def _add(connection: Connection, use: PolicyUse) -> bool:
     return True
 
 
-def _check_version(connection: Connection, use: PolicyUse) -> None:
-    """Raises FatalError if the use names a version that this database would have.
+def _policy_of(connection: Connection, use: PolicyUse) -> Row[Any]:
+    """The policy of a use, whose version here may differ.
 
-    One that came from another database may have had any number there.
+    A run that no database knew a policy of counts for the first one of its job. Raises PolicyError
+    without any, and FatalError if the use names a version that this database would have: one that
+    came from another database may have had any number there.
     """
-    if connection.scalar(select(SEARCHES.c.study).where(SEARCHES.c.study == use.study)) is None:
-        return
-    last = connection.scalar(
-        select(func.max(POLICIES.c.version)).where(POLICIES.c.fingerprint == use.fingerprint)
-    )
-    if last is not None and use.version > last:
+    identity = use.record.spec.identity
+    name = identity.name
+    is_first = use.study == first_study(use.fingerprint, identity.protocols)
+    created_at = datetime.fromisoformat(use.created_at).astimezone(timezone.utc)
+    of_job = select(POLICIES).where(POLICIES.c.fingerprint == use.fingerprint)
+    found = connection.execute(of_job.order_by(POLICIES.c.version)).all()
+    exact = [row for row in found if (row.study, row.created_at) == (use.study, created_at)]
+    alike = [row for row in found if record_of(Protocols, row) == identity.protocols]
+    if not exact and not (is_first and alike):
+        if is_first:
+            raise PolicyError(
+                f"no run of {identity.job.sized_name} is in this database",
+                remedy="the next run of this job imports it, or import its policy first",
+            )
+        raise PolicyError(
+            f"the policy of {name!r} that study {use.study!r} found at {use.created_at} is not in"
+            " this database",
+            remedy="import the policy first",
+        )
+    policy = (exact or alike)[0]
+    last = found[-1].version
+    if policy.imported_at is None and use.version > last:
         raise FatalError(f"version is {use.version}", allowed=f"from 1 to {last}")
+    return policy
 
 
 def hand_out_seed(

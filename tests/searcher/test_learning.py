@@ -41,7 +41,7 @@ from syncswitch.searcher.strategies.baseline import AllowedLoss, measured_thresh
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unmeasured import unmeasured_policy
 from syncswitch.storage.queries.policies import use_facts
@@ -251,11 +251,48 @@ def test_after_all_uses_it_answers_with_what_it_knows(url: str) -> None:
     assert make_run(url, 3).switch_percent == answer.switch_percent
 
 
-def test_a_first_run_that_diverged_teaches_nothing(url: str) -> None:
-    made = replace(trained(planned_run(url)), diverged=True)
-    with open_database(url, create=False) as database:
-        assert first_policy(database, IDENTITY, "digits", made) is None
-    assert planned_run(url).policy is None
+@pytest.mark.parametrize(
+    ("percent", "end", "shown", "then"),
+    [
+        (100.0, 300, "BSP alone", "uses BSP alone"),
+        # Before its switch, and after it, without a guard.
+        (50.0, 300, "BSP alone", "uses BSP alone"),
+        (50.0, 700, "a switch at 50 %", "uses BSP alone"),
+    ],
+)
+def test_a_first_run_that_diverged_teaches_what_diverged(
+    url: str, percent: float, end: int, shown: str, then: str
+) -> None:
+    made = diverged(percent, end, 0)
+    policy = first_of(url, made)
+    assert (policy.switch_percent, policy.target_accuracy) == (100, None)
+    assert record(url, policy, made) == [
+        f"this run is recorded as one that diverged with {shown}; the next one {then}"
+    ]
+    assert planned_run(url).policy == policy
+    (said,) = record(url, policy, diverged(percent, end, 1))
+    is_hopeless = shown == "BSP alone"
+    assert ("2 of 2 runs without a switch diverged" in str(said)) is is_hopeless
+
+
+def diverged(percent: float, end: int, seed: int) -> TrialRecord:
+    whole, switch = ended(percent, 0.1, seed), round(W * percent / 100)
+    phases = [PhaseRecord("bsp", 0, min(switch, end), 3.0, 0.0, 0)]
+    if end > switch:
+        phases.append(PhaseRecord("asp", switch, end, 1.0, 1.0, 3))
+    return replace(
+        whole, worker_steps=end, evaluations=(), phases=tuple(phases), diverged=True, guard=None
+    )
+
+
+def test_a_first_run_that_cannot_be_publishes_nothing(url: str) -> None:
+    made = replace(ended(100.0, 0.9, 0), training_seconds=1e308)
+    with open_database(url, create=True) as database:
+        with pytest.raises(FatalError, match="training_seconds is 1e"):
+            first_policy(database, IDENTITY, "digits", made)
+        assert not PolicyRegistry(database).policies()
+        early = replace(made, training_seconds=3.0, stopped_early=True)
+        assert first_policy(database, IDENTITY, "digits", early) is None
 
 
 def test_learning_goes_on_after_a_search(url: str) -> None:

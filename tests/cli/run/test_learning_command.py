@@ -11,10 +11,11 @@ import pytest
 
 from syncswitch.cli.run.main import main
 from syncswitch.searcher.strategies.baseline import measured_threshold
+from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.trainers.model.kept import kept_for_the_next
-from tests.searcher.command_line import Invoke
+from tests.searcher.command_line import Invoke, database_file
 from tests.tiny_job import write_tiny_job
 from tests.trainers.command.programs import command
 from tests.wording import Said
@@ -308,3 +309,52 @@ def test_a_switch_of_the_users_own_begins_a_job_that_bsp_alone_goes_on_with(tiny
     # Another protocol in the first phase is another job, which nobody wants to learn.
     tiny.succeeds("--protocol", "asp")
     assert len(Invoke("uses", "list").answer()) == 3
+
+
+def test_a_first_run_that_diverged_is_recorded_and_the_next_one_knows_it(
+    job: Job, sqlite_url: str
+) -> None:
+    run = job("float('nan') if seed == 0 else 0.9", "--learn", "--expected-runs", "3")
+    first = run("--seed", "0")
+    assert first.exit_code == 1
+    assert "this run is recorded as one that diverged with the first way alone; the next one" in (
+        " ".join(first.stderr.split())
+    )
+    (use,) = used(sqlite_url)
+    assert (use["diverged"], use["kept"], use["seed"]) == (True, False, 0)
+    shown = said_by(Invoke("policy", "show", "job", "--storage", sqlite_url))
+    assert "Used in 1 run" in shown, shown
+    second = run.answer()
+    assert (second["seed"], second["policy"]["version"]) == (1, 1)
+    assert [one["diverged"] for one in used(sqlite_url)] == [True, False]
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("options", [("--learn",), ("--switch-at", "50")])
+def test_a_run_waits_whose_database_fails_at_its_end(
+    job: Job, sqlite_url: str, options: tuple[str, ...], known: bool, monkeypatch: Any
+) -> None:
+    place, run = database_file(sqlite_url), job("0.9")
+    aside = place.with_name("aside.db")
+    if known:
+        run.succeeds("--switch-at", "25", "--seed", "7")
+    fails = RunRecorder.times_alone  # the last thing before the training
+
+    def failing(recorder: RunRecorder, identity: Any) -> list[float]:
+        found = fails(recorder, identity)
+        if place.exists():
+            place.rename(aside)
+        place.mkdir()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunRecorder, "times_alone", failing)
+        done = run.succeeds(*options, "--seed", "1")
+    (line,) = (one for one in done.stderr.splitlines() if "this run waits in" in one)
+    assert "job.uses.jsonl to be recorded (" in line
+    assert "error:" not in done.stderr
+    place.rmdir()
+    if aside.exists():
+        aside.rename(place)
+    assert "job.uses.jsonl: 1" in said_by(run, "--learn", "--seed", "2")
+    assert sorted(use["seed"] for use in used(sqlite_url)) == [1, 2, *[7] * known]

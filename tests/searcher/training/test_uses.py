@@ -10,6 +10,7 @@ import pytest
 
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.policies.unmeasured import unmeasured_policy
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord
@@ -101,6 +102,33 @@ def test_a_policy_that_the_database_does_not_have_keeps_it_waiting(
     record(*place, policy=replace(POLICY, study="elsewhere"))
     assert (count(sqlite_url), lines(folder)) == (0, {"job.uses.jsonl": 1})
     assert "import the policy first" in capsys.readouterr().err
+
+
+def test_what_cannot_be_does_not_wait(
+    sqlite_url: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = (sqlite_url, str(folder / "job.json"), folder / "digits.keras")
+    record(*place, run=replace(RUN, training_seconds=1e308))
+    assert lines(folder) == {}
+    assert capsys.readouterr().err == (
+        "error: could not record this run: training_seconds is 1e+308; allowed: from 1e-09 to"
+        " 1e+10\n"
+    )
+
+
+def test_a_run_that_waits_without_a_policy_counts_for_the_first_one_of_its_job(
+    sqlite_url: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = (sqlite_url, "current", folder / "digits.keras")
+    nobodys = unmeasured_policy(IDENTITY)
+    record(*place, policy=nobodys)
+    with open_database(sqlite_url, create=True):
+        pass
+    record(*place, policy=nobodys, use_id="b")
+    assert "no run of digits on 4 workers is in this database" in capsys.readouterr().err
+    publish(sqlite_url)
+    record(*place, use_id="c")
+    assert (count(sqlite_url), lines(folder)) == (3, {})
 
 
 def test_each_run_has_a_seed_of_its_own(sqlite_url: str, folder: Path) -> None:
