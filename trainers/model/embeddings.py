@@ -7,6 +7,7 @@ a file or the servers.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.trainers.job.embeddings import EmbeddingTable
+from syncswitch.trainers.job.sources import Array
 from syncswitch.trainers.model.layout import EmbeddingLayout, EmbeddingSource, ModelState, Vector
 from syncswitch.trainers.model.row_rules import (
     AnyRule,
@@ -65,9 +67,10 @@ class EmbeddingShard:
     """Rows of embeddings with their optimizer's slots; for one thread at a time.
 
     A row is brought up to date when it is wanted: to what the optimizer would have made of it with
-    gradients of 0 since its last update. A chief calls `load_rows`, `read_rows` and `end_read`.
+    gradients of 0 since its last update. A chief calls `load_rows` and `load_memory`, `read_rows`
+    and `read_memory`, and `end_read`.
 
-    These three take the lock `changing`, which callers of all others have to hold.
+    These take the lock `changing`, which callers of all others have to hold.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class EmbeddingShard:
         self._changing = changing or nullcontext()
         self._first_updates = self._updates = 0
         self._memory = plan.rule.memory()
+        self._marked_memory = np.zeros(0)
 
     def reset(self, updates: int) -> None:
         """Starts anew after this number of updates; rows are 0 until they are loaded."""
@@ -86,10 +90,16 @@ class EmbeddingShard:
         for table in self._tables:
             table.reset()
 
-    def load_rows(self, table: int, part: int, start: int, values: Vector) -> None:
+    def load_rows(self, table: int, part: int, start: int, values: Array) -> None:
         """Overwrites rows from `start` on; see `read_rows`."""
         with self._changing:
             self._tables[table].arrays[part][start : start + len(values)] = values
+
+    def load_memory(self, state: Array) -> None:
+        """Replaces the memory of the updates that rows wait for."""
+        with self._changing:
+            self._memory = self._rule.memory(state)
+            self._first_updates = self._updates - self._memory.updates
 
     def pull(self, ids: Sequence[Ids]) -> tuple[Vector, ...]:
         """Returns the values of rows of each embedding; without `ids` of none."""
@@ -125,17 +135,26 @@ class EmbeddingShard:
 
     def mark(self) -> None:
         """Remembers the rows as they are now, for `read_rows`."""
-        memory = self._memory.copy()
+        self._marked_memory = self._memory.state()
         for table in self._tables:
-            table.mark = _Mark(memory, np.zeros(table.rows, np.int32))
+            table.mark = _Mark(np.zeros(table.rows, np.int32))
 
-    def read_rows(self, table: int, part: int, start: int, stop: int) -> Vector:
-        """Returns rows of an embedding, or of a slot (`part` 1 on), as at the last `mark`."""
+    def read_rows(self, table: int, part: int, start: int, stop: int) -> Array:
+        """Returns rows of an embedding, or of another part of it, as at the last `mark`.
+
+        They are not brought up to date, see `EmbeddingSource`.
+        """
         with self._changing:
-            return self._tables[table].marked(start, stop)[part]
+            return self._tables[table].marked(part, start, stop)
+
+    def read_memory(self) -> Array:
+        """Returns the state of the memory at the last `mark`."""
+        with self._changing:
+            return self._marked_memory
 
     def end_read(self) -> None:
         with self._changing:
+            self._marked_memory = self._marked_memory[:0]
             for table in self._tables:
                 table.mark = None
 
@@ -157,7 +176,6 @@ class EmbeddingShard:
 class _Mark:
     """The rows that have changed since a moment, as they were then."""
 
-    memory: Memory
     place: Counts  # of each row among those put aside, from 1 on; 0 if unchanged
     aside: list[list[Any]] = field(default_factory=list)  # as `_Table.arrays`, from each change
     length: int = 0  # number of rows put aside
@@ -204,21 +222,17 @@ class _Table:
             mark.aside.append([np.take(one, new, axis=0) for one in self.arrays])
             mark.length += len(new)
 
-    def marked(self, start: int, stop: int) -> list[Vector]:
-        """Copies values and slots of rows as they were at the mark, up to date."""
+    def marked(self, part: int, start: int, stop: int) -> Array:
+        """Copies one part of rows as it was at the mark."""
         mark = self.mark
         assert mark is not None
-        rows = [one[start:stop].copy() for one in self.arrays]
+        rows: Array = self.arrays[part][start:stop].copy()
         changed = np.flatnonzero(mark.place[start:stop])
         if len(changed):
             if len(mark.aside) > 1:
                 mark.aside = [list(map(np.concatenate, zip(*mark.aside, strict=True)))]
-            places = mark.place[start:stop][changed] - 1
-            for one, aside in zip(rows, mark.aside[0], strict=True):
-                one[changed] = aside[places]
-        *parts, last = rows
-        mark.memory.catch_up(last, parts[0], parts[1:])
-        return parts
+            rows[changed] = mark.aside[0][part][mark.place[start:stop][changed] - 1]
+        return rows
 
 
 def mean_of_rows(gradients: Sequence[RowGradient]) -> RowGradient:
@@ -258,7 +272,7 @@ def ids_on(ids: Ids, server: int, servers: int) -> tuple[Ids, Ids]:
     return places, ids[places] // servers
 
 
-def block_on(start: int, values: Vector, server: int, servers: int) -> Vector:
+def block_on(start: int, values: Array, server: int, servers: int) -> Array:
     """Returns a view of those `values`, the rows from `start` on, that lie on a server."""
     return values[(server - start) % servers :: servers]
 
@@ -324,11 +338,14 @@ class InitialEmbeddings(EmbeddingSource):
         self._seed = seed
 
     @override
-    def part(self, table: int, part: int) -> Iterator[Vector]:
+    def part(self, table: int, part: int) -> Iterator[Array]:
         layout, initializer = self.layouts[table], self._initializers[table]
         config = initializer.get_config()
         for start, stop in _cuts(layout):
             shape = stop - start, layout.width
+            if part > len(layout.slots):
+                yield np.zeros(stop - start, np.int32)
+                continue
             if part:
                 yield np.full(shape, self._rule.initial, np.float32)
                 continue
@@ -338,17 +355,50 @@ class InitialEmbeddings(EmbeddingSource):
             yield np.asarray(initializer(shape, "float32"))
 
 
+class SettledEmbeddings(EmbeddingSource):
+    """Embeddings that are brought up to date while they are read: no row waits any more."""
+
+    def __init__(self, source: EmbeddingSource, rule: RowRule) -> None:
+        super().__init__(source.layouts)
+        self.is_initial = source.is_initial
+        self._source = source
+        self._memories = list(map(rule.memory, source.memories()))
+
+    @override
+    def part(self, table: int, part: int) -> Iterator[Array]:
+        count, start = len(self._memories), 0
+        if not count:
+            yield from self._source.part(table, part)
+            return
+        parts = range(len(self.layouts[table].members))
+        for read in zip(*(self._source.part(table, one) for one in parts), strict=True):
+            rows = [one.copy() for one in read]
+            for number, memory in enumerate(self._memories):
+                *values, last = [block_on(start, one, number, count) for one in rows]
+                memory.catch_up(last, values[0], values[1:])
+            start += len(rows[0])
+            rows[-1][:] = 0
+            yield rows[part]
+
+
+MEMORY = "memory"
+"""The memory of server i is the array `memory/i` of a checkpoint."""
+
+
 def write_embeddings(file: IO[bytes], source: EmbeddingSource) -> None:
     """Adds embeddings to an npz file."""
     with ZipFile(file, "a", ZIP_STORED) as archive:
         for (table, part), blocks in groupby(source.blocks(), lambda one: (one.table, one.part)):
             layout = source.layouts[table]
             with archive.open(f"{layout.members[part]}.npy", "w", force_zip64=True) as member:
-                shape = (layout.rows, layout.width)
-                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                shape, kind = layout.form(part)
+                header = {"descr": kind, "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(member, header)
                 for block in blocks:
                     member.write(np.ascontiguousarray(block.values).data.cast("B"))
+        for number, state in enumerate(source.memories()):
+            with archive.open(f"{MEMORY}/{number}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, state)
 
 
 class StoredEmbeddings(EmbeddingSource):
@@ -359,22 +409,38 @@ class StoredEmbeddings(EmbeddingSource):
         self._file = file
 
     @override
-    def part(self, table: int, part: int) -> Iterator[Vector]:
+    def part(self, table: int, part: int) -> Iterator[Array]:
         layout = self.layouts[table]
-        # Opened again: others may read at the same time, each at a place of its own.
-        with (
-            ZipFile(f"/proc/self/fd/{self._file.fileno()}") as archive,
-            archive.open(f"{layout.members[part]}.npy") as member,
-        ):
+        name = f"{layout.members[part]}.npy"
+        with self._archive() as archive:
+            if part > len(layout.slots) and name not in archive.namelist():
+                # An older file: no row waits.
+                yield from (np.zeros(stop - start, np.int32) for start, stop in _cuts(layout))
+                return
+        with self._archive() as archive, archive.open(name) as member:
             np.lib.format.read_magic(member)
             shape, _, kind = np.lib.format.read_array_header_1_0(member)
-            if shape != (layout.rows, layout.width) or kind != np.float32:
-                raise ValueError(
-                    f"{layout.name} has shape {shape}, not {(layout.rows, layout.width)}"
-                )
+            wanted, _ = layout.form(part)
+            if (shape, kind.str) != layout.form(part):
+                raise ValueError(f"{layout.name} has shape {shape}, not {wanted}")
             for start, stop in _cuts(layout):
-                content: Any = member.read(4 * (stop - start) * layout.width)
-                yield np.frombuffer(content, np.float32).reshape(-1, layout.width)
+                own = stop - start, *shape[1:]
+                content: Any = member.read(kind.itemsize * math.prod(own))
+                yield np.frombuffer(content, kind).reshape(own)
+
+    @override
+    def memories(self) -> list[Array]:
+        states = list[Array]()
+        with self._archive() as archive:
+            names = set(archive.namelist())
+            while (name := f"{MEMORY}/{len(states)}.npy") in names:
+                with archive.open(name) as member:
+                    states.append(np.lib.format.read_array(member))
+        return states
+
+    def _archive(self) -> ZipFile:
+        # Opened again: others may read at the same time, each at a place of its own.
+        return ZipFile(f"/proc/self/fd/{self._file.fileno()}")
 
 
 class NoRoomForEmbeddingsError(UserError):
@@ -402,34 +468,49 @@ def kept_embeddings(source: EmbeddingSource) -> StoredEmbeddings:
 class RowAccess(Protocol):
     """The rows of a parameter server, here or in another process; see `EmbeddingShard`."""
 
-    def load_rows(self, table: int, part: int, start: int, values: Vector) -> None: ...
-    def read_rows(self, table: int, part: int, start: int, stop: int) -> Vector: ...
+    def load_rows(self, table: int, part: int, start: int, values: Array) -> None: ...
+    def load_memory(self, state: Array) -> None: ...
+    def read_rows(self, table: int, part: int, start: int, stop: int) -> Array: ...
+    def read_memory(self) -> Array: ...
     def end_read(self) -> None: ...
 
 
 class EmbeddingServers(EmbeddingSource):
     """The embeddings on all parameter servers; read as a source they are those at the last mark."""
 
-    def __init__(self, servers: Sequence[RowAccess], layouts: Sequence[EmbeddingLayout]) -> None:
+    def __init__(
+        self, servers: Sequence[RowAccess], layouts: Sequence[EmbeddingLayout], rule: RowRule | None
+    ) -> None:
         super().__init__(layouts)
         self._servers = servers
+        self._rule = rule
 
     def load(self, source: EmbeddingSource) -> None:
-        count = len(self._servers)
+        count, states = len(self._servers), source.memories()
+        if len(states) != count and self._rule is not None:
+            # Rows lie elsewhere than they did.
+            source, states = SettledEmbeddings(source, self._rule), []
+        for server, state in zip(self._servers, states, strict=False):
+            server.load_memory(state)
         for table, part, start, values in source.blocks(skips_initial=True):
             for number, server in enumerate(self._servers):
                 rows = np.ascontiguousarray(block_on(start, values, number, count))
                 server.load_rows(table, part, rows_on(start, number, count), rows)
 
     @override
-    def part(self, table: int, part: int) -> Iterator[Vector]:
+    def part(self, table: int, part: int) -> Iterator[Array]:
         count = len(self._servers)
+        (_, *width), kind = self.layouts[table].form(part)
         for start, stop in _cuts(self.layouts[table]):
-            values = np.empty((stop - start, self.layouts[table].width), np.float32)
+            values = np.empty((stop - start, *width), kind)
             for number, server in enumerate(self._servers):
                 own = rows_on(start, number, count), rows_on(stop, number, count)
                 block_on(start, values, number, count)[:] = server.read_rows(table, part, *own)
             yield values
+
+    @override
+    def memories(self) -> list[Array]:
+        return [server.read_memory() for server in self._servers]
 
     def end_read(self) -> None:
         for server in self._servers:
@@ -441,7 +522,7 @@ class LocalEmbeddings:
 
     def __init__(self, plan: ShardPlan, layouts: Sequence[EmbeddingLayout]) -> None:
         self.shard = EmbeddingShard(plan)
-        self._servers = EmbeddingServers([self.shard], layouts)
+        self._servers = EmbeddingServers([self.shard], layouts, plan.rule)
 
     def load(self, state: ModelState) -> ModelState:
         """Takes over the embeddings of a state; returns the rest of it."""

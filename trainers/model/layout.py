@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.sources import Array
 
 Vector = npt.NDArray[np.float32]
 
@@ -46,22 +47,33 @@ class EmbeddingLayout:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Names of its arrays in a checkpoint: that of the values, then those of the slots."""
+        """Names of its parts in a checkpoint: the values, the slots, and what rows know already."""
         slots = (f"slots/{self.name}/{slot}" for slot in self.slots)
-        return f"parameters/{self.name}", *slots
+        return f"parameters/{self.name}", *slots, f"known/{self.name}"
+
+    def form(self, part: int) -> tuple[tuple[int, ...], str]:
+        """Returns the shape of a part, and the type of its elements."""
+        if part > len(self.slots):
+            return (self.rows,), "<i4"
+        return (self.rows, self.width), "<f4"
 
 
 class EmbeddingBlock(NamedTuple):
     """Neighbouring rows of one embedding."""
 
     table: int
-    part: int  # 0 for its values, from 1 on for the optimizer's slots
+    part: int  # 0 for its values, from 1 on for the optimizer's slots, then what rows know
     start: int
-    values: Vector
+    values: Array
 
 
 class EmbeddingSource(ABC):
-    """Embeddings with their slots, which are read block by block and never held as a whole."""
+    """Embeddings with their slots, which are read block by block and never held as a whole.
+
+    Rows may wait for updates that had no gradient for them. How many of these each knows already is
+    its last part; what they come to is in `memories`. A copy keeps both as they are: a row that is
+    brought up to date in two parts differs in its last bits from one that waits for the whole.
+    """
 
     is_initial = False
     """True if the slots are those with which the optimizer begins."""
@@ -70,13 +82,17 @@ class EmbeddingSource(ABC):
         self.layouts = tuple(layouts)
 
     @abstractmethod
-    def part(self, table: int, part: int) -> Iterator[Vector]:
+    def part(self, table: int, part: int) -> Iterator[Array]:
         """Reads the rows of one part of an embedding in their order, some at a time."""
+
+    def memories(self) -> list[Array]:
+        """Returns the state of the `Memory` of each server; without any, no row waits."""
+        return []
 
     def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
         """Reads all rows in order; `skips_initial` leaves out slots that no update has moved."""
         for table, layout in enumerate(self.layouts):
-            parts = 1 if skips_initial and self.is_initial else 1 + len(layout.slots)
+            parts = 1 if skips_initial and self.is_initial else len(layout.members)
             for part in range(parts):
                 start = 0
                 for values in self.part(table, part):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,6 +13,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.keras_parts import build_optimizer
+from syncswitch.trainers.job.sources import Array
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.adam import step_size
 from syncswitch.trainers.model.layout import Vector
@@ -56,11 +56,16 @@ class Memory:
 
     is_empty: ClassVar[bool] = True
 
+    @property
+    def updates(self) -> int:
+        """The number of updates in it."""
+        return 0
+
     def add(self, update: Update) -> None: ...
 
-    def copy(self) -> Memory:
-        """Returns a copy that later updates do not change."""
-        return self
+    def state(self) -> Array:
+        """Copies it, as numbers for `RowRule.memory`."""
+        return np.zeros(0)
 
     def catch_up(self, last: Counts, values: Vector, slots: Slots) -> None:
         """Brings rows [U, d] and their slots up to date from the last update that each knows."""
@@ -74,10 +79,18 @@ class _Sums(Memory):
 
     is_empty = False
 
-    def __init__(self, *newest: float) -> None:
+    def __init__(self, state: Array | None, *newest: float) -> None:
         self._newest = newest
         self._entries = np.full((_FIRST_LENGTH, len(newest)), newest, np.float64)
         self._length = 1
+        if state is not None:
+            self._entries = state.reshape(-1, len(newest)).copy()
+            self._length = len(self._entries)
+
+    @property
+    @override
+    def updates(self) -> int:
+        return self._length - 1
 
     def _append(self) -> None:
         if self._length == len(self._entries):
@@ -86,10 +99,8 @@ class _Sums(Memory):
         self._length += 1
 
     @override
-    def copy(self) -> Memory:
-        copied = copy.copy(self)
-        copied._entries = self._entries[: self._length].copy()
-        return copied
+    def state(self) -> Array:
+        return self._entries[: self._length].ravel().copy()
 
 
 class _MomentumMemory(_Sums):
@@ -99,10 +110,10 @@ class _MomentumMemory(_Sums):
     The accumulator of Keras' momentum (`own`) holds steps, that of the built-in SGD gradients.
     """
 
-    def __init__(self, own: float | None) -> None:
-        super().__init__(0.0, 1.0)
+    def __init__(self, own: float | None, state: Array | None) -> None:
+        super().__init__(state, 0.0, 1.0)
         self._own = own
-        self._living = 0
+        self._living = int(np.count_nonzero(self._entries[: self._length, 1] == 0))
 
     @override
     def add(self, update: Update) -> None:
@@ -138,10 +149,10 @@ class _AdamMemory(_Sums):
     of the last factor depends on w alone, smoothly, and is kept as a Chebyshev series in `2 w - 1`.
     """
 
-    def __init__(self, rule: AdamRule) -> None:
+    def __init__(self, rule: AdamRule, state: Array | None) -> None:
         self._rule = rule
         self._weights = _adams_weights(rule.beta_1, rule.beta_2)
-        super().__init__(*np.zeros(self._weights.shape[1]))
+        super().__init__(state, *np.zeros(self._weights.shape[1]))
 
     @override
     def add(self, update: Update) -> None:
@@ -192,7 +203,8 @@ class RowRule(msgspec.Struct, frozen=True, tag=True):
     slots: ClassVar[tuple[str, ...]] = ()
     initial = 0.0
 
-    def memory(self) -> Memory:
+    def memory(self, state: Array | None = None) -> Memory:
+        """Makes a memory: an empty one, or that of a `Memory.state`."""
         return Memory()
 
     def apply(self, values: Vector, slots: Slots, gradient: Vector, update: Update) -> None:
@@ -206,8 +218,8 @@ class MomentumRule(RowRule, frozen=True, tag=True):
     slots: ClassVar[tuple[str, ...]] = ("momentum",)
 
     @override
-    def memory(self) -> Memory:
-        return _MomentumMemory(None)
+    def memory(self, state: Array | None = None) -> Memory:
+        return _MomentumMemory(None, state)
 
     @override
     def apply(self, values: Vector, slots: Slots, gradient: Vector, update: Update) -> None:
@@ -245,8 +257,8 @@ class KerasMomentumRule(RowRule, frozen=True, tag=True):
     slots: ClassVar[tuple[str, ...]] = ("momentum",)
 
     @override
-    def memory(self) -> Memory:
-        return _MomentumMemory(self.momentum)
+    def memory(self, state: Array | None = None) -> Memory:
+        return _MomentumMemory(self.momentum, state)
 
     @override
     def apply(self, values: Vector, slots: Slots, gradient: Vector, update: Update) -> None:
@@ -279,8 +291,8 @@ class AdamRule(RowRule, frozen=True, tag=True):
     slots: ClassVar[tuple[str, ...]] = ("momentum", "velocity")
 
     @override
-    def memory(self) -> Memory:
-        return _AdamMemory(self)
+    def memory(self, state: Array | None = None) -> Memory:
+        return _AdamMemory(self, state)
 
     @override
     def apply(self, values: Vector, slots: Slots, gradient: Vector, update: Update) -> None:

@@ -18,7 +18,9 @@ from syncswitch.storage.files import OwnedFolder, put_in_place
 from syncswitch.trainers.job.embeddings import thin_layers
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.embeddings import SettledEmbeddings
 from syncswitch.trainers.model.layout import EmbeddingSource
+from syncswitch.trainers.model.row_rules import row_rule
 from syncswitch.trainers.model.state import read_checkpoint, restored_model
 
 _MODEL, _ONLY_WEIGHTS = ".keras", ".weights.h5"
@@ -120,6 +122,9 @@ def export_model(
     """
     checkpoint = read_checkpoint(checkpoint_path)
     model = restored_model(workload, checkpoint)
+    embeddings = checkpoint.embeddings
+    if embeddings is not None:
+        embeddings = SettledEmbeddings(embeddings, row_rule(workload))
     # Values by which to find the single row of each large embedding in the file.
     for number, layer in enumerate(thin_layers(model)):
         layer._embeddings.assign(np.full((1, layer.output_dim), _MARK + number, np.float32))
@@ -136,10 +141,10 @@ def export_model(
         if path.name.endswith(_ONLY_WEIGHTS):
             temporary = folder / f"model{_ONLY_WEIGHTS}"
             model.save_weights(temporary)
-            if checkpoint.embeddings is not None:
-                _fill(temporary, checkpoint.embeddings)
-        elif checkpoint.embeddings is not None:
-            _put_in(checkpoint.embeddings, temporary, folder)
+            if embeddings is not None:
+                _fill(temporary, embeddings)
+        elif embeddings is not None:
+            _put_in(embeddings, temporary, folder)
         _sign(temporary, run)
         return SavedModel(path, _put_beside_others(temporary, path, run))
 
@@ -245,7 +250,7 @@ def _fill(weights: Path, source: EmbeddingSource) -> None:
         for number, layout in enumerate(source.layouts):
             del file[names[number]]
             file.create_dataset(names[number], (layout.rows, layout.width), np.float32)
-        for block in source.blocks(skips_initial=True):
-            if block.part == 0:
-                place = slice(block.start, block.start + len(block.values))
-                file[names[block.table]][place] = block.values
+            start = 0
+            for values in source.part(number, 0):
+                file[names[number]][start : start + len(values)] = values
+                start += len(values)

@@ -33,6 +33,7 @@ from syncswitch.trainers.job.schedule import (
 )
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.embeddings import (
+    MEMORY,
     NO_EMBEDDINGS,
     InitialEmbeddings,
     NoRoomForEmbeddingsError,
@@ -130,7 +131,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
             if _LAYOUTS in file.files:
                 layouts = msgspec.json.decode(str(file[_LAYOUTS]), type=tuple[EmbeddingLayout, ...])
             apart = {_LAYOUTS, *(name for layout in layouts for name in layout.members)}
-            arrays = {name: file[name] for name in file.files if name not in apart}
+            arrays = {
+                name: file[name]
+                for name in file.files
+                if name not in apart and not name.startswith(f"{MEMORY}/")
+            }
         groups: dict[str, Any] = {group: {} for group in _GROUPS}
         for name, value in arrays.items():
             group, _, own_name = name.partition("/")

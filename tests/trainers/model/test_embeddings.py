@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
+from syncswitch.trainers.job.sources import Array
 from syncswitch.trainers.model import embeddings as shards
 from syncswitch.trainers.model.embeddings import (
     EmbeddingShard,
@@ -115,13 +117,19 @@ class Both:
         self.shard.mark()
         return [part.copy() for part in self.dense.parts]
 
-    def parts(self) -> list[Vector]:
-        """Those at the mark, read in two pieces."""
+    def copied(self) -> list[Array]:
+        """The parts at the mark, read in two pieces."""
         rows, cut = len(self.values), len(self.values) // 2
         return [
             np.concatenate([self.shard.read_rows(0, part, *one) for one in ((0, cut), (cut, rows))])
-            for part in range(1 + len(self.rule.slots))
+            for part in range(2 + len(self.rule.slots))
         ]
+
+    def parts(self) -> list[Vector]:
+        """Values and slots at the mark, up to date."""
+        values, *slots, last = self.copied()
+        self.rule.memory(self.shard.read_memory()).catch_up(last, values, slots)
+        return [values, *slots]
 
     def check(self) -> list[Vector]:
         wanted = self.marked()
@@ -198,16 +206,27 @@ def test_what_is_read_is_of_the_mark(
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_it_goes_on_where_another_one_was(rule: RowRule) -> None:
-    both = Both(rule, 6, seed=2)
-    for _ in range(3):
-        both.push(4)
-        parts = both.check()
+@pytest.mark.parametrize("most_updates", [70, 1000])
+def test_a_copy_goes_on_bit_for_bit(
+    rule: RowRule, most_updates: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was never copied does: rows that wait are not brought up to date meanwhile."""
+    monkeypatch.setattr(shards, "_MOST_UPDATES", most_updates)
+    both, alone = Both(rule, 60, seed=2), Both(rule, 60, seed=2)
+    given_up = RowGradient(np.arange(0, 60, 3), np.ones((20, WIDTH), np.float32))
+    for times in (3, 40, 50):
+        both.push(times)
+        alone.push(times)
+        both.shard.mark()
+        both.shard.push([[given_up]], 0.1, 0.9)
+        parts, memory = both.copied(), both.shard.read_memory()
         both.shard = loaded(rule, both.values, both.dense.updates)
+        both.shard.load_memory(memory)
         for number, part in enumerate(parts):
             both.shard.load_rows(0, number, 0, part[:2])
             both.shard.load_rows(0, number, 2, part[2:])
-    both.check()
+    for one, other in zip(both.check(), alone.check(), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_the_mean_of_rows_is_that_of_embeddings() -> None:
@@ -290,9 +309,13 @@ class Numbered(EmbeddingSource):
 
     @override
     def part(self, table: int, part: int) -> Iterator[Vector]:
-        layout, start = LAYOUTS[table], 100.0 * table + 50 * part
-        values = start + np.arange(layout.rows * layout.width, dtype=np.float32)
-        yield from np.split(values.reshape(layout.rows, layout.width), [1])
+        (shape, kind), start = LAYOUTS[table].form(part), 100 * table + 50 * part
+        values = start + np.arange(math.prod(shape))
+        yield from np.split(values.astype(kind).reshape(shape), [1])
+
+    @override
+    def memories(self) -> list[Array]:
+        return [np.arange(2.0) + server for server in range(11)]
 
 
 def whole(source: EmbeddingSource) -> dict[tuple[int, int], np.ndarray]:
@@ -309,6 +332,7 @@ def assert_numbered(source: EmbeddingSource) -> None:
     assert found.keys() == wanted.keys()
     for key, values in wanted.items():
         np.testing.assert_array_equal(found[key], values)
+    np.testing.assert_array_equal(source.memories(), Numbered(LAYOUTS).memories())
 
 
 WITH_EMBEDDINGS = replace(
@@ -333,8 +357,22 @@ def test_embeddings_go_through_checkpoints_in_blocks(tmp_path: Path) -> None:
         with np.load(path) as file:
             assert file["parameters/000-a"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
             assert file["slots/001-b/momentum"].tolist() == [[150, 151, 152], [153, 154, 155]]
+            assert file["known/001-b"].tolist() == [200, 201]
         change()
         assert_numbered(found.embeddings)
+
+
+def test_no_row_waits_in_an_older_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    write_checkpoint(path, WITH_EMBEDDINGS)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files if not name.startswith(("kn", "mem"))}
+    np.savez(path, **arrays)
+    embeddings = read_checkpoint(path).embeddings
+    assert embeddings is not None
+    assert whole(embeddings)[1, 1].tolist() == [[150, 151, 152], [153, 154, 155]]
+    assert whole(embeddings)[0, 2].tolist() == [0] * 5
+    assert embeddings.memories() == []
 
 
 def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +386,7 @@ def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.Monkey
     assert_numbered(copied)
 
 
-SECOND = [(1, 0, 0), (1, 1, 0)]
+SECOND = [(1, 0, 0), (1, 1, 0), (1, 2, 0)]
 TABLES = [
     EmbeddingLayout("000-a", ("accumulator",), 5, 2),
     EmbeddingLayout("001-b", ("accumulator",), 2, 2),
@@ -362,8 +400,11 @@ def initial_rows(seed: int, *initializers: Any) -> list[np.ndarray]:
     assert [(one.table, one.start) for one in blocks] == [(0, 0), (0, 2), (0, 4), (1, 0)]
     assert all(one.part == 0 for one in blocks)
     parts = [(one.table, one.part, one.start) for one in source.blocks()]
-    assert parts == [(0, 0, 0), (0, 0, 2), (0, 0, 4), (0, 1, 0), (0, 1, 2), (0, 1, 4), *SECOND]
-    assert {float(one.values.mean()) for one in source.blocks() if one.part} == {np.float32(0.1)}
+    assert parts == [*((0, part, start) for part in range(3) for start in (0, 2, 4)), *SECOND]
+    initial = [
+        {float(one.values.mean()) for one in source.blocks() if one.part == 1 + n} for n in (0, 1)
+    ]
+    assert initial == [{np.float32(0.1)}, {0.0}], "slots, and what rows know"
     return [
         np.concatenate([one.values for one in blocks if one.table == number]) for number in (0, 1)
     ]

@@ -25,8 +25,8 @@ from tests.trainers.clicks import (
     WIDTH,
     Arrays,
     adam,
-    arrays_of,
     assert_alike,
+    assert_same,
     check_trained_without_room_for_copies,
     clicks_data,
     final_arrays,
@@ -42,9 +42,8 @@ WORKERS = 3
 
 def trained(make_trainer: MakeTrainer, workload: Workload, folder: Path, **fields: Any) -> Arrays:
     fields = {"switch_percent": 50.0, **fields}
-    return final_arrays(
-        make_trainer(workload, WORKERS), spec_of(workload, WORKERS, **fields), folder
-    )
+    spec = spec_of(workload, WORKERS, **fields)
+    return final_arrays(make_trainer(workload, WORKERS), workload, spec, folder)
 
 
 @pytest.mark.parametrize(
@@ -70,33 +69,54 @@ def test_rows_are_trained_as_the_whole_table_would_be(
     assert_alike(found, trained(make_trainer, whole, tmp_path / "whole", protocols=pair))
 
 
-def test_a_run_goes_on_from_its_checkpoint(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    """Rows, slots and pauses alike: forked at the switch it ends as if nothing had happened."""
-    found = trained(make_trainer, CLICKS, tmp_path, checkpoint_percents=(50.0,))
-    spec = spec_of(CLICKS, WORKERS, 50.0, checkpoint_directory=tmp_path)
-    half = checkpoint_path(spec, 50.0, ".npz")
-    assert arrays_of(half)["slots/000-embeddings/momentum"].shape == (USERS, WIDTH)
-    forked = trained(make_trainer, CLICKS, tmp_path / "fork", fork_from=half)
-    assert_alike(found, forked)
-    checkpoint_path(spec, 100.0, ".npz").unlink()
-    resumed = trained(make_trainer, CLICKS, tmp_path, checkpoint_percents=(50.0,), resume=True)
-    assert_alike(found, resumed)
-    again = trained(make_trainer, CLICKS, tmp_path / "again")
-    for name, values in again.items():
-        np.testing.assert_array_equal(values, found[name], err_msg=name)
+COPIED = pytest.mark.parametrize(
+    "optimizer",
+    [None, of_keras("SGD", momentum=0.9), of_keras("Adagrad"), adam],
+    ids=["sgd", "keras", "adagrad", "adam"],
+)
 
 
-def test_a_run_that_fails_goes_back_to_the_rows_at_its_switch(
-    make_trainer: MakeTrainer, tmp_path: Path
+@COPIED
+@pytest.mark.parametrize("pair", [("bsp", "asp"), ("gba:1", "ssp:1")], ids=",".join)
+def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(
+    make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str], optimizer: Any
+) -> None:
+    """Before its switch, at it or after it, it ends as if nothing had happened to it."""
+    job = replace(CLICKS, optimizer=optimizer)
+    percents = (25.0, 50.0, 75.0)
+    fields: dict[str, Any] = {"protocols": pair, "checkpoint_percents": percents}
+    found = trained(make_trainer, job, tmp_path, **fields)
+    spec = spec_of(job, WORKERS, 50.0, protocols=pair, checkpoint_directory=tmp_path)
+    later = {one: checkpoint_path(spec, one, ".npz") for one in (*percents, 100.0)}
+    fork = later[50.0].rename(tmp_path / "fork.npz")
+    for percent in (100.0, 75.0):
+        later.pop(percent).unlink()
+        if percent == 75.0:
+            later[50.0].write_bytes(fork.read_bytes())
+        assert_same(trained(make_trainer, job, tmp_path, resume=True, **fields), found)
+    forked = trained(make_trainer, job, tmp_path / "fork", fork_from=fork, **fields)
+    assert_same(forked, found)
+
+
+def test_copies_change_nothing(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """With the first protocol a run is the same whether or not it writes checkpoints."""
+    found = trained(make_trainer, CLICKS, tmp_path, checkpoint_percents=(20.0, 50.0))
+    assert_same(found, trained(make_trainer, CLICKS, tmp_path / "without"))
+
+
+@COPIED
+def test_a_run_that_fails_goes_back_to_the_rows_at_its_switch_bit_for_bit(
+    make_trainer: MakeTrainer, tmp_path: Path, optimizer: Any
 ) -> None:
     """As if it had never switched: what the second protocol did to rows and slots is gone."""
+    job = replace(CLICKS, optimizer=optimizer)
     band = Band(2.0, 0.01, 1, (BandPoint(1, 2.0, 0.0), BandPoint(96, 2.0, 0.0)))
     observer = RecordingObserver()
-    spec = spec_of(CLICKS, WORKERS, 50.0, band=band)
-    guarded = final_arrays(make_trainer(CLICKS, WORKERS), spec, tmp_path / "guarded", observer)
+    spec = spec_of(job, WORKERS, 50.0, band=band)
+    guarded = final_arrays(make_trainer(job, WORKERS), job, spec, tmp_path / "guarded", observer)
     assert "alarmed" in [one.kind for one in observer.events]
-    whole = trained(make_trainer, CLICKS, tmp_path / "whole", switch_percent=100.0)
-    assert_alike(guarded, whole)
+    whole = trained(make_trainer, job, tmp_path / "whole", switch_percent=100.0)
+    assert_same(guarded, whole)
 
 
 def test_whole_models_cannot_be_averaged(make_trainer: MakeTrainer) -> None:

@@ -29,6 +29,7 @@ from syncswitch.trainers.cluster.exchange.plans import (
 from syncswitch.trainers.cluster.exchange.security import Address, Identity
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned
 from syncswitch.trainers.cluster.exchange.wire import Message, Wire, dial
+from syncswitch.trainers.job.sources import Array
 from syncswitch.trainers.model.embeddings import Ids, gradients_for, ids_for, rows_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import AfterAverage
@@ -137,11 +138,17 @@ class ServerForWorkers(Protocol):
 class RemoteShard(Remote):
     """A parameter server in another process, as the chief reads and writes its rows."""
 
-    def load_rows(self, table: int, part: int, start: int, values: Vector) -> None:
+    def load_rows(self, table: int, part: int, start: int, values: Array) -> None:
         self.call("load_rows", table, part, start, values)
 
-    def read_rows(self, table: int, part: int, start: int, stop: int) -> Vector:
-        return cast(Vector, self.call("read_rows", table, part, start, stop))
+    def load_memory(self, state: Array) -> None:
+        self.call("load_memory", state)
+
+    def read_rows(self, table: int, part: int, start: int, stop: int) -> Array:
+        return cast(Array, self.call("read_rows", table, part, start, stop))
+
+    def read_memory(self) -> Array:
+        return cast(Array, self.call("read_memory"))
 
     def end_read(self) -> None:
         self.call("end_read")

@@ -454,7 +454,10 @@ class ThreadsCluster(Cluster):
             has_averages=program.optimizer.has_averages,
         )
         self.servers = [self._server]
-        self.embeddings = EmbeddingServers([self._server.embeddings], program.checkpoints.layouts)
+        checkpoints = program.checkpoints
+        self.embeddings = EmbeddingServers(
+            [self._server.embeddings], checkpoints.layouts, checkpoints.rule
+        )
         self._workers = [
             Worker(
                 sizes,

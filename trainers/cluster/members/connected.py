@@ -290,7 +290,8 @@ class ConnectedCluster(Cluster):
         plans = self.program.server_plans(self._shards, len(self.members))
         call_all([Call(*pair) for pair in zip(remotes, repeat("build"), zip(plans))])
         self.servers = remotes
-        self.embeddings = EmbeddingServers(remotes, self.program.checkpoints.layouts)
+        checkpoints = self.program.checkpoints
+        self.embeddings = EmbeddingServers(remotes, checkpoints.layouts, checkpoints.rule)
         self._incarnations = [0] * len(self.members)
 
     def _build_worker(self, worker: int) -> None:

@@ -17,6 +17,7 @@ from syncswitch.storage.records.trial import RunConditions
 from syncswitch.trainers.cluster.chief import run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers import jobs
 from tests.trainers.clicks import (
@@ -29,6 +30,7 @@ from tests.trainers.clicks import (
     Arrays,
     adam,
     assert_alike,
+    assert_same,
     check_trained_without_room_for_copies,
     final_arrays,
 )
@@ -38,7 +40,7 @@ from tests.trainers.jobs import CONSTANT_GRADIENT, RecordingObserver, counted, s
 
 def trained(workload: Workload, workers: int, folder: Path, switch_percent: float) -> Arrays:
     with ClusterTrainer(workload, workers) as trainer:
-        return final_arrays(trainer, spec_of(workload, workers, switch_percent), folder)
+        return final_arrays(trainer, workload, spec_of(workload, workers, switch_percent), folder)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
         conditions = RunConditions(injections=injections)
         spec = spec_of(job, 2, 50.0, protocols=pair, conditions=conditions)
         observer = RecordingObserver()
-        found = final_arrays(trainer, spec, tmp_path, observer)
+        found = final_arrays(trainer, job, spec, tmp_path, observer)
     assert [one.kind for one in observer.events].count("rebuilt") == 2
     times = COUNTING.total_worker_steps * COUNTING.batch_size / COUNTS.sum()
     rate = COUNTING.learning_rate / COUNTING.batch_size
@@ -117,6 +119,24 @@ def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
         found["parameters/000-embeddings"].ravel(), 1 - rate * times * COUNTS
     )
     np.testing.assert_array_equal(found["parameters/001-kernel"].ravel(), counted())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", [None, adam], ids=["sgd", "adam"])
+def test_it_goes_on_bit_for_bit_on_as_many_servers(
+    tmp_path: Path, optimizer: Callable[[], Any] | None
+) -> None:
+    """On another number of them up to rounding, as rows that wait are brought up to date first."""
+    job = replace(CLICKS, optimizer=optimizer)
+    with connected_trainer(job, 2, new_launcher(tmp_path, 2, servers=2)) as trainer:
+        folder = tmp_path / "whole"
+        spec = spec_of(job, 2, 100.0, checkpoint_percents=(50.0,))
+        found = final_arrays(trainer, job, spec, folder)
+        half = checkpoint_path(replace(spec, checkpoint_directory=folder), 50.0, ".npz")
+        fork = replace(spec, fork_from=half)
+        assert_same(final_arrays(trainer, job, fork, tmp_path / "fork"), found)
+    with ClusterTrainer(job, 2) as trainer:
+        assert_alike(final_arrays(trainer, job, fork, tmp_path / "one server"), found)
 
 
 @pytest.mark.parametrize("mechanism", ["hot", "restart"])
@@ -151,13 +171,13 @@ def test_a_server_lost_without_room_for_copies_begins_again(
     launcher = new_launcher(tmp_path, 1)
     with connected_trainer(CLICKS, 1, launcher) as trainer:
         spec = spec_of(CLICKS, 1, 100.0)
-        expected = final_arrays(trainer, spec, tmp_path / "whole")
+        expected = final_arrays(trainer, CLICKS, spec, tmp_path / "whole")
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
         conditions = RunConditions(injections=("kill:ps,at=75%",))
         observer = RecordingObserver()
         spec = replace(spec, conditions=conditions)
-        found = final_arrays(trainer, spec, tmp_path / "lost", observer)
-    assert_alike(found, expected)
+        found = final_arrays(trainer, CLICKS, spec, tmp_path / "lost", observer)
+    assert_same(found, expected)
     kinds = [one.kind for one in observer.events]
     assert (kinds.count("unsaved"), kinds.count("rebuilt")) == (1, 1), kinds
 
