@@ -306,9 +306,9 @@ def sweep(
         storage_url=url,
     )
     check_copies(tensorboard, mlflow)
-    for job in plan.jobs:
-        if job.note is not None:
-            _LOG.warning(job.note)
+    for word in dict.fromkeys(job.note for job in plan.jobs):
+        if word is not None:
+            _LOG.warning(word)
     with open_database(url, create=True) as database:
         swept = plan.run(database, tensorboard=tensorboard, reporter=reporter)
         copy_to_mlflow(mlflow, database, [job.identity for job in plan.jobs], _LOG.warning)

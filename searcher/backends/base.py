@@ -14,6 +14,7 @@ from syncswitch.storage.errors import Part, Set, UserError
 from syncswitch.storage.records.job import USUAL_PROTOCOLS, USUAL_WORKERS, RunConditions
 from syncswitch.trainers.cluster.local import load_local_workload
 from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.hyperparameters import rates_text
 from syncswitch.trainers.job.loading import BUILT_IN, find_module
 from syncswitch.trainers.job.schedule import check_length
 from syncswitch.trainers.protocols import check_protocols, parse_pair
@@ -258,7 +259,13 @@ class ClusterChoice(TrainerChoice):
             self.check_capacity(workers)
         identity = self.identity(workload, workers, request.protocols)
         check_length(identity)
-        return Job(identity, lambda: self.open(workload, reference, workers), reference, conditions)
+        return Job(
+            identity,
+            lambda: self.open(workload, reference, workers),
+            reference,
+            conditions,
+            note=rates_text(workload, identity),
+        )
 
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str

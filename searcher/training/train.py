@@ -37,6 +37,7 @@ from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.command.reports import RepeatedOutput
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.conditions import ConditionsChoice
+from syncswitch.trainers.job.hyperparameters import rates_text
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
 from syncswitch.trainers.run.tensorboard import SideOutput, logged, watched_aside
@@ -195,8 +196,9 @@ def train(
     identity, (model, usual_folder) = chosen.identity, places(chosen.workload)
     check_model_path(model)
     problem = saving_problem(chosen.workload, model)
-    if problem is not None:
-        tell(problem)
+    for said in (problem, rates_text(chosen.workload, identity)):
+        if said is not None:
+            tell(said)
     conditions = cluster.conditions(
         ConditionsChoice(online, switch, tuple(inject)),
         identity.workers,

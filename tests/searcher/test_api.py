@@ -152,6 +152,31 @@ def test_the_other_commands_are_functions_too(
     assert (tmp_path / "tiny.html").read_text() == page
 
 
+ADAPTIVE = """
+from dataclasses import replace
+from tests.trainers.clicks import adam
+from tests.trainers.jobs import DENSE
+workload = replace(DENSE, name="adaptive", optimizer=adam, learning_rate=0.001)
+"""
+
+
+def test_each_way_of_training_says_first_what_becomes_of_an_adaptive_rate(
+    tmp_path: Path, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "adaptive.py").write_text(ADAPTIVE)
+    job = f"{tmp_path / 'adaptive.py'}:workload"
+    usual: dict[str, Any] = {"trainer": "simulated", "workers": 2, "storage": url}
+    for make in (
+        lambda: train(job, output=tmp_path / "a.keras", switch_at=50, guarded=False, **usual),
+        lambda: search(job, strategy="paper", halvings=1, runs=1, threshold=0.9, **usual),
+        lambda: sweep(job, [100], runs=1, **usual),
+    ):
+        caplog.clear()
+        make()
+        said = [one for one in caplog.messages if one.startswith("the learning rate, 0.001 as")]
+        assert said == caplog.messages[:1]
+
+
 def test_bad_input_is_one_line(said: Said, url: str) -> None:
     for function, options in (
         (sweep, {"at": []}),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, OWN_RULES
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, OWN_RULES, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.keras_parts import (
     build_optimizer,
@@ -143,6 +143,73 @@ def most_raise(workload: Workload, workers: int) -> float:
         return 1.0
     scaling = min(workers, workload.largest_scaling or workers)
     return max(1.0, scaling / math.sqrt(workers))
+
+
+def rates_text(workload: Workload, identity: WorkloadIdentity) -> str | None:
+    """Says before a run what becomes of an adaptive optimizer's rate; None where it stays.
+
+    With SGD the rules of linear scaling are what everybody expects.
+    """
+    if workload.optimizer is None or not is_adaptive(build_optimizer(workload)):
+        return None
+    workers, limit = identity.workers, workload.largest_scaling
+    pair = identity.first_protocol, identity.second_protocol
+    before, after = (round_worker_steps(one, workers) for one in pair)
+    if workload.batch_after_switch == "global":
+        after = workers
+    before, after = (min(one, limit or one) for one in (before, after))
+    is_own = identity.momentum_after_switch == OWN_OPTIMIZER
+    rate = workload.learning_rate
+    return scaling_text(
+        None if callable(rate) else rate,
+        (before, after),
+        "the largest_scaling" if before == limit else f"as {workers} workers share a batch",
+        "set largest_scaling to 1",
+        is_warmed=warm_up_worker_steps(workload) > 0,
+        raised=most_raise(workload, workers) if is_own else 1.0,
+    )
+
+
+def scaling_text(
+    rate: float | None,
+    scales: tuple[int, int],
+    why: str,
+    remedy: str,
+    *,
+    is_warmed: bool = False,
+    raised: float = 1.0,
+) -> str | None:
+    """Says what becomes of a learning rate before and after the switch; None where it stays.
+
+    Args:
+        rate: The user's rate; None for a schedule.
+        scales: The factors on it before and after the switch.
+        why: Why the first one is what it is.
+        remedy: How else to have no factor, besides a lower rate.
+        is_warmed: Whether the rate rises to the first one over the first part of the job.
+        raised: Up to what further factor each worker raises the second one.
+    """
+    before, after = scales
+    if before == after == raised == 1:
+        return None
+    given = "is multiplied by" if rate is None else f"{rate:g} as given, is"
+
+    def scaled(factor: float) -> str:
+        return f"{factor if rate is None else rate * factor:.3g}"
+
+    reasons = [f"times {before}"] if rate is not None and before > 1 else []
+    reasons += [why] if before > 1 else []
+    shared = f" ({', '.join(reasons)})" if reasons else ""
+    if is_warmed and before > 1:
+        shared += f", rising to that over the first {100 * WARM_UP:g} % of the job,"
+    raises = ""
+    if raised > 1:
+        raises = f", which each worker raises up to {scaled(after * raised)} as its gradients allow"
+    return (
+        f"the learning rate{' ' if rate is None else ', '}{given} {scaled(before)} before the"
+        f" switch{shared} and {'by ' if rate is None else ''}{scaled(after)} after it{raises}; if it"
+        f" is meant for all workers already, divide it, or {remedy}"
+    )
 
 
 def is_adaptive(optimizer: Any) -> bool:

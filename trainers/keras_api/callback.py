@@ -25,6 +25,7 @@ from syncswitch.storage.records.job import USUAL_PROTOCOLS, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
+from syncswitch.trainers.job.hyperparameters import scaling_text
 from syncswitch.trainers.job.keras_parts import warn_once
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 from syncswitch.trainers.protocols import parse_pair
@@ -221,21 +222,13 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
     def _say_scaling(self) -> None:
         """Says once what becomes of the compiled rate, whose scaling may be there already."""
-        before, after = self._scales
-        if self._is_scaling_said or before == after == 1:
+        if self._is_scaling_said or self._scales == (1, 1):
             return
         self._is_scaling_said = True
         rate = float(keras.ops.convert_to_numpy(self._optimizer.learning_rate)) / self._scale
-        _LOG.warning(
-            "the learning rate, %g as compiled, is %g before the switch (times %d, as %d workers"
-            " share a batch) and %g after it; if it is meant for all of them already, divide it,"
-            " or give PolicyCallback scale_learning_rate=False",
-            rate,
-            rate * before,
-            before,
-            self.workers,
-            rate * after,
-        )
+        why = f"as {self.workers} workers share a batch"
+        remedy = "give PolicyCallback scale_learning_rate=False"
+        _LOG.warning("%s", scaling_text(rate, self._scales, why, remedy))
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._first_batch, self._first_update = batch, self._updates()

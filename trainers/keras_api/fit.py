@@ -30,6 +30,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.hyperparameters import rates_text
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 from syncswitch.trainers.keras_api.arguments import check_fields, watched_metrics
 from syncswitch.trainers.keras_api.from_compiled import compiled_metrics, from_compiled, metric_name
@@ -153,6 +154,8 @@ def fit(
     if policy is not None:
         pair = policy.protocols.first_protocol, policy.protocols.second_protocol
     identity = workload_identity(workload, workers, *pair)
+    if (rates := rates_text(workload, identity)) is not None:
+        _LOG.warning("%s", rates)
     if policy is None:
         policy = unmeasured_policy(identity, switch_at)
         if guard and switch_at is None:

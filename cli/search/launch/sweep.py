@@ -168,7 +168,7 @@ def sweep(
         storage_url=storage_url,
         **options,
     )
-    print_notes(job.note for job in plan.jobs)
+    print_notes(dict.fromkeys(job.note for job in plan.jobs))
     with opened_for(plan.jobs, storage_url, "sweep", parallel_runs, mlflow) as opened:
         database, jobs, reporter = opened
         plan = dataclasses.replace(plan, jobs=tuple(jobs))

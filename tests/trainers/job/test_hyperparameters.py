@@ -20,6 +20,7 @@ from syncswitch.trainers.job.hyperparameters import (
     momentum_after_switch,
     most_raise,
     rate_function,
+    rates_text,
 )
 from syncswitch.trainers.job.workload import Momentum, Workload
 from tests.records import changed
@@ -316,3 +317,23 @@ def test_a_worker_has_made_its_share_of_the_updates_since_the_switch() -> None:
     # With gradients of 4 batches the same steps are 10 pushes.
     whole = replace(CONSTANT, batch_after_switch="global")
     assert own_updates(whole, 35, 100, 140) == 25 + round(10 / 4)
+
+
+def test_what_becomes_of_an_adaptive_rate_is_said(keras: Any, said: Said) -> None:
+    steps = keras.optimizers.schedules.PiecewiseConstantDecay([300], [0.1, 0.01])
+
+    def words(workers: int = 8, *pair: str, **changes: Any) -> str | None:
+        fields = {"optimizer": of_keras("Adam"), "learning_rate": 0.001, **changes}
+        job = replace(CONSTANT, total_worker_steps=320, **fields)
+        return rates_text(job, workload_identity(job, workers, *(pair or ("bsp", "asp"))))
+
+    said(words())
+    said(words(largest_scaling=3))
+    said(words(learning_rate=lambda: steps))
+    said(words(momentum_after_switch="same"))
+    said(words(batch_after_switch="global"))
+    said(words(8, "ssp:3", "asp"))
+    said(words(8, "bsp", "local-sgd:4"))
+    assert words(1) is words(largest_scaling=1) is None
+    assert words(8, "bsp", "gba:3", largest_scaling=1) is None
+    assert words(optimizer=None) is words(optimizer=of_keras("SGD")) is None

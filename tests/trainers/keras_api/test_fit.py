@@ -389,3 +389,16 @@ def test_it_says_by_what_a_run_is_judged(keras: Any, said: Said) -> None:
         model = dense_model()
         model.compile("sgd", "mse", metrics=metrics)
         said(_judged_by(model, metrics and metrics[0], metric) or "nothing")
+
+
+def test_it_says_first_what_becomes_of_an_adaptive_rate(
+    keras: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = dense_model()
+    model.compile(
+        keras.optimizers.Adam(0.001), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
+    fit(model, **digits(), policy=None, epochs=1, workers=2, switch_at=50, largest_scaling=2)
+    assert caplog.messages[0].startswith(
+        "the learning rate, 0.001 as given, is 0.002 before the switch (times 2, the largest_scaling)"
+    )
