@@ -268,7 +268,9 @@ class UsedJob:
         It learns if `expected_runs` are given. Raises UserError as `next_percent`.
         """
         last, policy = self.uses[-1], self.policy
-        first, second = map(protocol_text, (policy.protocols.first_protocol, policy.protocols.second_protocol))
+        first, second = map(
+            protocol_text, (policy.protocols.first_protocol, policy.protocols.second_protocol)
+        )
         held = _shown_percent(last.held_percent, policy.protocols.first_protocol, last.phases)
         shown = f"{first} alone" if held >= BASELINE_PERCENT else f"a switch at {held:g} %"
         percent = policy.switch_percent

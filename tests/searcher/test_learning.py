@@ -842,7 +842,8 @@ def test_a_first_run_that_collapsed_is_no_target_once_others_show_it(url: str) -
 def test_a_run_that_collapsed_measures_no_threshold(
     url: str, metric: Metric, alone: Sequence[float], measured: float
 ) -> None:
-    identity = replace(IDENTITY, metric=DescribedMetric(*astuple(metric)))
+    described = DescribedMetric(*astuple(metric))
+    identity = replace(IDENTITY, job=replace(IDENTITY.job, metric=described))
     runs = len(alone) - 1
     with open_database(url, create=True) as database:
         policy: TimingPolicy | None = None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from syncswitch.storage.policies.file import write_policy
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload, ScheduledJob
 from tests.records import changed
@@ -20,7 +21,7 @@ def level_band(accuracy: float, steps: Iterable[int]) -> Band:
 
 def policy_file(path: Path, identity: ScheduledJob = IDENTITY, **changes: Any) -> Path:
     """The file of a policy of this job."""
-    sizes = {"workers": identity.workers, "total_worker_steps": identity.total_worker_steps}
-    policy = changed(POLICY, fingerprint=identity.fingerprint, **sizes, **changes)
+    of_job = {**flat(identity.job.key), **flat(identity.protocols)}
+    policy = changed(POLICY, **{**of_job, **changes})
     write_policy(path, policy, RegisteredWorkload(identity.job, "digits"))
     return path

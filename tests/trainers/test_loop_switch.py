@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +281,7 @@ def test_a_policy_is_read_as_by_all_others(path: Path, changes: dict[str, Any]) 
 def test_a_plan_that_was_altered_is_one_line(
     tmp_path: Path, changes: dict[str, Any], told: str
 ) -> None:
-    identity = replace(IDENTITY, total_worker_steps=W, workers=1)
+    identity = changed(IDENTITY, total_worker_steps=W, workers=1)
     plan: dict[str, Any] = {"identity": flat(identity), "switch_percent": 12.5, "seed": 0}
     plan |= {"band": flat(level_band(0.9, [100])), "retry_percents": [25.0]}
     path = tmp_path / "plan.json"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, OWN_RULES, WorkloadIdentity
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, OWN_RULES, ScheduledJob
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.keras_parts import (
     build_optimizer,
@@ -145,7 +145,7 @@ def most_raise(workload: Workload, workers: int) -> float:
     return max(1.0, scaling / math.sqrt(workers))
 
 
-def rates_text(workload: Workload, identity: WorkloadIdentity) -> str | None:
+def rates_text(workload: Workload, identity: ScheduledJob) -> str | None:
     """Says before a run what becomes of an adaptive optimizer's rate; None where it stays.
 
     With SGD the rules of linear scaling are what everybody expects.

@@ -161,7 +161,6 @@ def test_a_workload_that_the_policy_is_not_for_is_refused_even_with_a_new_checks
         ("policy", "fingerprint", "f" * 64),
         ("policy", "workers", 8),
         ("policy", "total_worker_steps", 9),
-        ("policy", "second_protocol", "ssp"),
     ):
         document = json.loads(content)
         document[part][name] = value

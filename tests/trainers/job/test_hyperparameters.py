@@ -23,7 +23,6 @@ from syncswitch.trainers.job.hyperparameters import (
     rates_text,
 )
 from syncswitch.trainers.job.workload import Momentum, Workload
-from tests.records import changed
 from tests.trainers.clicks import of_keras
 from tests.trainers.final import final_state
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, DESCRIBED, spec_of
@@ -255,7 +254,7 @@ def test_optimizers_that_workers_cannot_have_to_themselves_are_shared_and_it_is_
     assert spec.identity.momentum_after_switch == (
         "same" if words else OWN_MOMENTUM if kind == "SGD" else OWN_OPTIMIZER
     )
-    for one in (job, job, changed(job, momentum_after_switch="same")):
+    for one in (job, job, replace(job, momentum_after_switch="same")):
         Configuration(one, spec_of(one, 2, 50.0), 64, rate_function(one))
     # Pushes that are not applied one by one have nothing to lose.
     Configuration(job, spec_of(job, 2, 50.0, protocols=("bsp", "gba:3")), 64, rate_function(job))

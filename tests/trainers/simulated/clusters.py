@@ -33,7 +33,7 @@ PROTOCOLS_OF_FOUR = (
 def spec_of(*arguments: Any, profile: ClusterProfile = VARIED, **fields: Any) -> TrialSpec:
     """A trial on a simulated cluster."""
     spec = jobs.spec_of(*arguments, **fields)
-    return changed(spec, identity=replace(spec.identity, simulated_cluster=profile.digest))
+    return replace(spec, identity=changed(spec.identity, simulated_cluster=profile.digest))
 
 
 def times_of(profile: ClusterProfile, steps: int, values: int = 0, seed: int = 1) -> StepTimes:

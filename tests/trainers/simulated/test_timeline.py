@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import Recipe, RunConditions, ScheduledJob
+from syncswitch.storage.records.job import RunConditions, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.faults.injections import injections
@@ -391,7 +391,7 @@ def spec_of(
     found = injections(inject, workers, switch_percent)
     conditions = RunConditions(online, injections=tuple(one.text for one in found))
     unknown = ScheduledJob.undescribed("nothing", total, workers, protocols, Metric())
-    identity = changed(unknown, recipe=Recipe(evaluation_interval_worker_steps=total))
+    identity = changed(unknown, evaluation_interval_worker_steps=total)
     return TrialSpec(identity, switch_percent, 1, conditions=conditions, **fields)
 
 
