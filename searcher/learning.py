@@ -935,7 +935,8 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
     for search in store.searches(workload=policy.job.fingerprint):
         if search.study == policy.study and entry.imported_at is None:
             rows = store.numbered(search.study)
-            return search_explained(search, read_observations(database, search.study, rows))
+            runs = read_observations(database, search.study, rows, policy.protocols)
+            return search_explained(replace(search, protocols=policy.protocols), runs)
     job = used_job(database, policy)
     is_learnt = policy.study.startswith(LEARNT) and not policy.evidence
     experience = job.experience()

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 from syncswitch.searcher.forecast import RestOfSearch, rest_of_search
@@ -30,7 +30,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries.search_costs import SearchCost, wall_seconds
-from syncswitch.storage.records.job import RunConditions, ScheduledJob, SearchInfo
+from syncswitch.storage.records.job import Job, RunConditions, ScheduledJob, SearchInfo
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import running_accuracies
@@ -192,12 +192,11 @@ class StatusReader:
             for search in TrialStore(database).searches(workload=self.workload):
                 workload = PolicyRegistry(database).workload(search.fingerprint)
                 assert workload is not None  # every search refers to one
-                identity = ScheduledJob(workload.job, search.protocols)
-                if self.workers not in (None, identity.workers):
+                if self.workers not in (None, workload.job.workers):
                     continue
                 status = self._finished.get(search.study)
                 if status is None:
-                    stored = _read(database, search, identity, with_rest=with_rest)
+                    stored = _read(database, search, workload.job, with_rest=with_rest)
                     status = stored.status(datetime.now(timezone.utc), is_brief=is_brief)
                 # Runs under way are cancelled only after the policy was published.
                 if status.is_finished and not status.in_flight:
@@ -206,20 +205,20 @@ class StatusReader:
             return statuses
 
 
-def _read(
-    database: Database, search: SearchInfo, identity: ScheduledJob, *, with_rest: bool
-) -> StoredSearch:
+def _read(database: Database, search: SearchInfo, job: Job, *, with_rest: bool) -> StoredSearch:
     # Before the runs: a search that is decided in between has all of them.
     policy = PolicyRegistry(database).published(search.fingerprint, search.study)
+    if policy is not None:
+        search = replace(search, protocols=policy.protocols)
     store = TrialStore(database)
     rows = store.numbered(search.study)
     states = {number: state_of(row) for number, row in rows.items()}
     is_running = TrialState.RUNNING in states.values()
-    finished = read_observations(database, search.study, rows)
+    finished = read_observations(database, search.study, rows, search.protocols)
     wants_rest = with_rest and is_running and policy is None
     return StoredSearch(
         search,
-        identity,
+        ScheduledJob(job, search.protocols),
         rows,
         finished,
         states,
@@ -271,7 +270,7 @@ class StoredSearch:
             not rows and self.registered_at is not None and now - self.registered_at < _STARTING
         )
         state = "starting" if is_new else "running" if running else "stopped"
-        if search.dropped:
+        if self.job.pair in search.dropped:
             state = "dropped"
         elif self.policy is not None:
             state = "done"

@@ -155,11 +155,15 @@ def read_recording(
         if trial.state == TrialState.COMPLETE
         and trial.conditions.is_undisturbed
         and trial.origin.study not in replays
-        and _is_with(trial, protocols)
         and workers in (None, trial.job.workers)
         and cluster in (None, "simulated" if trial.job.simulated_cluster else "real")
     ]
-    counted = [trial for trial in complete if trial.candidate_percent is not None]
+    # A run may be forked from one with another second protocol.
+    counted = [
+        trial
+        for trial in complete
+        if trial.candidate_percent is not None and _is_with(trial, protocols)
+    ]
     counted = [trial for trial in counted if trial.job.simulated_cluster is None] or counted
     switching = [trial for trial in counted if trial.switch_percent < BASELINE_PERCENT]
     # Of several rules of the second protocol, that of the newest run.
@@ -167,7 +171,7 @@ def read_recording(
     counted = [
         trial
         for trial in counted
-        if trial not in switching or trial.job.momentum_after_switch == rule
+        if trial.switch_percent >= BASELINE_PERCENT or trial.job.momentum_after_switch == rule
     ]
     jobs = {trial.job.fingerprint: trial for trial in counted}
     if len(jobs) > 1:

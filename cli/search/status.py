@@ -233,8 +233,8 @@ def _answer(search: SearchStatus) -> str:
         promised = _promised(policy)
         done = f"\n{uses_text(search.uses)}" if search.uses and search.uses.uses else ""
         return f"switch at {policy.switch_percent:g} %, version {policy.version}{promised}{done}"
-    if search.info.dropped is not None:
-        return search.info.dropped
+    if search.job.pair in search.info.dropped:
+        return search.info.dropped[search.job.pair]
     metric, bracket, beta = search.job.decided_by, search.bracket, search.info.threshold
     target = bracket.target_accuracy
     shown = "not measured yet" if target is None else metric.text(target)

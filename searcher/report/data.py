@@ -415,14 +415,16 @@ def load_report(
             search.study: search
             for search in store.searches(workload=fingerprint)
             if search.strategy in STRATEGIES  # a sweep looks for no switch point
-            and selection.has_pair(search.protocols)
+            and (selection.has_pair(search.protocols) or selection.protocols in search.pairs)
         }
         policy, search = _shown(every, searches, study, selection, read.url)
-        chosen = _protocols(policy, search, store.trials(fingerprint=fingerprint), selection)
+        every_trial = store.trials(fingerprint=fingerprint)
+        chosen = _protocols(policy, search, every_trial, selection)
         identity = ScheduledJob(job.job, chosen)
         versions = tuple(one for one in every if one.policy.protocols == chosen)
         trials = store.trials(fingerprint=fingerprint, protocols=chosen)
-        complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        # A run may be forked from one with another second protocol.
+        complete = [trial for trial in every_trial if trial.state == TrialState.COMPLETE]
         newest = complete[-1].software or {} if complete else {}
         whole = whole_runs(complete, store.curves(fingerprint))
         used = uses(read, fingerprint, chosen)
@@ -441,7 +443,8 @@ def load_report(
                 if trial.origin.study == search.study and trial.origin.trial_number is not None
             }
             cost = total_cost(identity, of_it.values())
-            finished = read_observations(read, search.study, of_it)
+            search = replace(search, protocols=chosen)
+            finished = read_observations(read, search.study, of_it, chosen)
             path, target, trouble = _path(stored_strategy(search), finished)
         why: Explanation | None = None
         with contextlib.suppress(UserError):  # nobody can explain it

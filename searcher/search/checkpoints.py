@@ -4,43 +4,25 @@ All switch points of a replicate have the same seed, so two of its runs are the 
 the earlier switch. A run therefore starts from the latest checkpoint of its replicate that is not
 beyond its switch, and leaves one at each switch point that it passes.
 
-What comes after the switch does not matter for that, so the checkpoints of a search serve those of
-the same job with other second protocols, too.
+What comes after the switch does not matter for that, so in a search over several pairs of protocols
+the checkpoints serve all of them.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from syncswitch.searcher.search.recorded import completed_runs
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.errors import Set, UserError
-from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork
-from syncswitch.trainers.run.record import merge_phases
 
 DEFAULT_FOLDER = Path("syncswitch-checkpoints")
 """Folder for checkpoints, in the working folder."""
-
-
-def as_whole(record: TrialRecord) -> TrialRecord:
-    """Adds what a run inherited from a checkpoint of another search, where it has no parent."""
-    spec = record.spec
-    phases = record.phases
-    if phases:
-        start, first = phases[0].start_worker_step, spec.identity.first_protocol
-        begun = PhaseRecord(first, 0, start, record.inherited_seconds, None, None)
-        phases = merge_phases((begun, *phases))
-    return replace(
-        record,
-        spec=replace(spec, inherited_evaluations=()),
-        evaluations=(*spec.inherited_evaluations, *record.evaluations),
-        phases=phases,
-    )
 
 
 @dataclass
@@ -55,7 +37,6 @@ class Prefixes:
     strategy: Strategy
     folder: Path
     may_share: bool
-    other_pairs: Sequence[str]
 
     def __post_init__(self) -> None:
         self._is_shared = self.strategy.share_prefix and self.may_share
@@ -65,8 +46,8 @@ class Prefixes:
     def begun(self, spec: TrialSpec, number: int) -> tuple[TrialSpec, Fork | None]:
         """Adds to a run what it starts from, and the checkpoints that it leaves.
 
-        Also returns where it leaves another run of the same search; None if it starts afresh, or
-        from a run of another search. Raises UserError if the folder cannot be created.
+        Also returns where it leaves another run; None if it starts afresh. Raises UserError if the
+        folder cannot be created.
         """
         if not self._is_shared:
             return spec, None
@@ -79,9 +60,8 @@ class Prefixes:
                 remedy=(Set("checkpoints", verb="name another with"), Set("share_prefix", False)),
             ) from error
         fitting = [
-            (one, study)
-            for study in (self.study, *self.other_pairs)
-            for one in self.store.checkpoints(study)
+            one
+            for one in self.store.checkpoints(self.study)
             if one.replicate == spec.replicate
             and one.percent <= spec.switch_percent
             and one.path not in self._unreadable
@@ -89,11 +69,11 @@ class Prefixes:
         ]
         fork, start = None, 0.0
         if fitting:
-            best, study = max(fitting, key=lambda one: one[0].percent)
-            runs = completed_runs(self.store, study, self.store.trials(study=study))
+            best = max(fitting, key=lambda one: one.percent)
+            runs = completed_runs(self.store, self.study, self.store.trials(study=self.study))
             parent = runs[best.trial_number]
             start = best.percent
-            fork = Fork(best.trial_number, start) if study == self.study else None
+            fork = Fork(best.trial_number, start)
             until = start / 100 * spec.identity.total_worker_steps
             spec = replace(
                 spec,

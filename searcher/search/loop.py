@@ -11,15 +11,15 @@ import hashlib
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
-from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER, Prefixes, as_whole
+from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER, Prefixes
 from syncswitch.searcher.search.observer import TrialObserver, planned_switch_worker_step
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.recorded import baseline_of_pairs, recorded_result, sweep_band
+from syncswitch.searcher.search.recorded import recorded_result, sweep_band
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.study import Claim, Patience, SearchState, begin_study
 from syncswitch.searcher.strategies.base import Strategy, Wait
@@ -52,8 +52,8 @@ _Answer = TypeVar("_Answer")
 class LoopOptions(TypedDict, total=False):
     """Options for making runs, whatever they are for.
 
-    `reference` is the normal form of the user's name for the workload, `other_pairs` are searches
-    of the job with other second protocols, whose runs of the first alone count here, too.
+    `reference` is the normal form of the user's name for the workload, `study` the name of a search
+    over several pairs of protocols.
     """
 
     reference: str | None
@@ -61,7 +61,7 @@ class LoopOptions(TypedDict, total=False):
     patience: Patience | None
     checkpoints: Path
     tensorboard: Path | None
-    other_pairs: Sequence[str]
+    study: str
 
 
 class TrialLoop(ABC, Generic[_Answer]):
@@ -89,11 +89,12 @@ class TrialLoop(ABC, Generic[_Answer]):
         self.reporter = options.get("reporter") or Reporter()
         self.patience = options.get("patience") or Patience()
         self._owner = Owner.current()
-        self.study = begin_study(database, identity, plan, options.get("reference"))
+        self.study = begin_study(
+            database, identity, plan, options.get("reference"), options.get("study")
+        )
         self.store, self.study_name = self.study.store, self.study.name
         self.strategy = self.study.strategy
         self._told_threshold = self.strategy.threshold
-        self._other_pairs = options.get("other_pairs", ())
         # Studies of two databases may have the same name.
         place = hashlib.sha256(database.url.encode()).hexdigest()[:8]
         self.prefixes = Prefixes(
@@ -103,7 +104,6 @@ class TrialLoop(ABC, Generic[_Answer]):
             options.get("checkpoints", DEFAULT_FOLDER) / place,
             # What disturbs a run before a checkpoint would go on after it.
             may_share=plan.conditions.is_undisturbed,
-            other_pairs=self._other_pairs,
         )
         self._trainer: Trainer | None = None
         self._failures_in_a_row = 0
@@ -250,7 +250,6 @@ class TrialLoop(ABC, Generic[_Answer]):
         band = sweep_band(self.store, self.strategy, wanted, self._plan.trainer)
         wanted = replace(wanted, band=band)
         recorded = recorded_result(self.store, wanted, self._plan.trainer)
-        recorded = recorded or baseline_of_pairs(self.store, self._other_pairs, wanted)
         if recorded is not None:
             self._begin(claim, wanted, None)
             return recorded, False
@@ -270,16 +269,13 @@ class TrialLoop(ABC, Generic[_Answer]):
                     warn=self._warn_once,
                     interval_seconds=self.patience.heartbeat_interval_seconds,
                 )
-                record = observer.judged(trainer.train(spec, observer))
+                return observer.judged(trainer.train(spec, observer)), observer.is_cancelled
             except UserError as error:
                 if spec.fork_from is None:
                     raise
                 # The run can be made without its checkpoint; a true fault shows again then.
                 self.prefixes.distrust(spec.fork_from)
                 self.reporter.on_failed(trial, self.reporter.words.say(error))
-            else:
-                is_whole = spec.fork_from is None or fork is not None
-                return record if is_whole else as_whole(record), observer.is_cancelled
 
     def _begin(self, claim: Claim, spec: TrialSpec, fork: Fork | None) -> None:
         self.store.begin(

@@ -1,8 +1,9 @@
 """A search over several pairs of protocols that have the first one in common.
 
-One pair after the other is searched for its switch point, until that is known or the pair is no
-longer likely to be faster than the best one so far. Then the policy of the best pair is published.
-What the first protocol does alone is trained once for all pairs, and its checkpoints serve all.
+It is one study of one job. One pair after the other is searched for its switch point, until that is
+known or the pair is no longer likely to be faster than the best one so far. Then the policy of the
+best pair is published. Runs with the first protocol alone count for all pairs, and checkpoints of
+all runs serve all.
 """
 
 from __future__ import annotations
@@ -148,12 +149,11 @@ class PairOutcome:
     """The outcome of the search of one pair.
 
     `seconds` is the time of a training with its switch, with what failed switches cost where the
-    strategy tells it, else at the pace of its runs; infinite if unknown. `runs` includes those that
-    it has from another pair, `paid_seconds` is what the pair itself cost.
+    strategy tells it, else at the pace of its runs; infinite if unknown. `runs` includes those with
+    the first protocol alone, `paid_seconds` is what the runs cost that were made for this pair.
     """
 
     identity: ScheduledJob
-    study: str
     found: Decided | Dropped
     seconds: float
     runs: int
@@ -198,12 +198,11 @@ def search_pairs(
     `Search`.
     """
     outcomes: list[PairOutcome] = []
-    searches: list[_PairSearch] = []
     reporter = options.get("reporter") or Reporter()
-    studies = [study_name(identity, plan) for identity, plan, _ in pairs]
-    for study, pair in zip(studies, pairs, strict=True):
+    first, plan, _ = pairs[0]
+    study = options["study"] = study_name(first, plan)
+    for pair in pairs:
         reporter.on_next(pair[0].pair)
-        options["other_pairs"] = [other for other in studies if other != study]
         search = _PairSearch(database, *pair, **options)
         search.best = best_of(outcomes)
         try:
@@ -213,15 +212,12 @@ def search_pairs(
                 raise
             refusal = reporter.words.say(error)
             refused = Dropped(0, BASELINE_PERCENT, math.inf, refusal=refusal)
-            outcomes.append(PairOutcome(pair[0], study, refused, math.inf, 0, 0.0))
-        searches.append(search)
+            outcomes.append(PairOutcome(pair[0], refused, math.inf, 0, 0.0))
     best = best_of(outcomes)
     assert best is not None  # the first pair is never given up
-    result = Search(database, *pairs[studies.index(best.study)], **options).run()
-    for search, outcome in zip(searches, outcomes, strict=True):
-        search.prefixes.remove()
-        if outcome is not best:
-            TrialStore(database).drop(outcome.study, why_dropped(outcome, best))
+    result = Search(database, *pairs[outcomes.index(best)], **options).run()
+    why = {one.name: why_dropped(one, best) for one in outcomes if one is not best}
+    TrialStore(database).drop(study, why)
     return PairsResult(tuple(outcomes), result)
 
 
@@ -245,9 +241,11 @@ class _PairSearch(TrialLoop[PairOutcome]):
         else:
             seconds = _expected_seconds(conclusion, state.course.runs)
             seconds = math.inf if math.isnan(seconds) else seconds
-        cost = total_cost(self._identity, state.rows.values())
-        runs, paid = cost.completed_runs, cost.paid_seconds
-        return PairOutcome(self._identity, self.study_name, conclusion, seconds, runs, paid)
+        identity, rows = self._identity, state.own_rows.values()
+        runs = total_cost(identity, rows).completed_runs
+        made = (row for row in rows if row.job.second_protocol == identity.second_protocol)
+        paid = total_cost(identity, made).paid_seconds
+        return PairOutcome(identity, conclusion, seconds, runs, paid)
 
     def _found(self, state: SearchState) -> Decided | Dropped | None:
         """The first conclusion of its runs, in the order in which they were asked for."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 
 import numpy as np
@@ -129,7 +128,7 @@ def sweep_band(store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: 
     if not rows or threshold is None:
         return None
     fingerprint = spec.identity.fingerprint
-    stored = store.trials(fingerprint=fingerprint, protocols=spec.identity.protocols)
+    stored = store.trials(fingerprint=fingerprint)
     complete = [row for row in stored if row.state == TrialState.COMPLETE]
     whole = whole_runs(complete, store.curves(fingerprint))
     curves = (whole[row.trial_id].evaluations for row in rows if row.trial_id in whole)
@@ -177,24 +176,6 @@ def _compared_runs(
         return []
     rows = usable_runs(store, identity, trainer, conditions)
     return [row for row in rows if row.origin.study in compared]
-
-
-def baseline_of_pairs(
-    store: TrialStore, studies: Sequence[str], spec: TrialSpec
-) -> TrialRecord | None:
-    """The record of a run of the first protocol alone that another pair made."""
-    if spec.switch_percent < BASELINE_PERCENT:
-        return None
-    for study in studies:
-        rows = store.trials(study=study)
-        runs = completed_runs(store, study, rows)
-        for row in rows:
-            is_it = row.switch_percent == BASELINE_PERCENT and row.seed == spec.seed
-            if is_it and row.origin.trial_number in runs:
-                run = runs[row.origin.trial_number]
-                record = record_of(store, row, spec)
-                return replace(record, evaluations=run.evaluations, phases=run.phases)
-    return None
 
 
 def record_of(store: TrialStore, row: StoredTrial, spec: TrialSpec) -> TrialRecord:

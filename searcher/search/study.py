@@ -50,6 +50,8 @@ from syncswitch.storage.trials.values import Owner, StoredTrial, condition_value
 
 PARAMETER = "switch_percent"
 """The parameter of Optuna's trials."""
+PAIR = "protocols"
+"""User attribute of Optuna's trials that holds both protocols."""
 VALUE = "converged_accuracy"
 _OWNER = "owner"
 _T = TypeVar("_T")
@@ -78,17 +80,36 @@ class SearchState:
     """A search at one moment; what follows from it is computed once.
 
     Optuna's `trials` say what runs and what counts, and must not be changed; the stored `rows`, by
-    number, say what was measured.
+    number, say what was measured. Of a search over several pairs of protocols `pair` is the one
+    that is looked at; runs with the first protocol alone count for all of them.
     """
 
     strategy: Strategy
     trials: Sequence[FrozenTrial]
     rows: Mapping[int, StoredTrial]
+    pair: str | None = None
+
+    @functools.cached_property
+    def own_trials(self) -> list[FrozenTrial]:
+        """Those of the pair, and those with the first protocol alone."""
+        highest = self.strategy.highest_percent
+        return [
+            trial
+            for trial in self.trials
+            if trial.user_attrs.get(PAIR, self.pair) == self.pair
+            or trial.params.get(PARAMETER) == highest
+        ]
+
+    @functools.cached_property
+    def own_rows(self) -> dict[int, StoredTrial]:
+        """The stored rows of these."""
+        numbers = (trial.number for trial in self.own_trials)
+        return {number: self.rows[number] for number in numbers if number in self.rows}
 
     @functools.cached_property
     def finished(self) -> list[Observation]:
         """The runs that count: those that are complete for Optuna."""
-        told = (trial.number for trial in self.trials if trial.state == OptunaState.COMPLETE)
+        told = (one.number for one in self.own_trials if one.state == OptunaState.COMPLETE)
         return observations_of(self.rows[number] for number in told if number in self.rows)
 
     @functools.cached_property
@@ -104,7 +125,8 @@ class SearchState:
     @functools.cached_property
     def plan(self) -> PlannedTrial | Wait | Decided:
         """The next step of the search. Raises UserError if the baseline diverged."""
-        return plan_trial(self.strategy, self.finished, in_flight_runs(self.trials, PARAMETER))
+        under_way = in_flight_runs(self.own_trials, PARAMETER)
+        return plan_trial(self.strategy, self.finished, under_way)
 
     def is_all_before(self, number: int) -> bool:
         return len(self.trials) == number and not self.is_choosing_before(number)
@@ -188,7 +210,9 @@ class SearchStudy:
     """
 
     @_retryable
-    def __init__(self, database: Database, name: str, strategy: Strategy) -> None:
+    def __init__(
+        self, database: Database, name: str, strategy: Strategy, pair: str | None = None
+    ) -> None:
         """Creates the study, or loads it if it exists.
 
         Raises DatabaseError if Optuna's tables are of another version.
@@ -198,7 +222,7 @@ class SearchStudy:
         self.place = shown(database.url)
         self.store = TrialStore(database)
         self.stale: set[int] = set()
-        self.strategy = strategy
+        self.strategy, self.pair = strategy, pair
         self._storage = open_storage(database.url)
         self._sampler = _SearchSampler(strategy, parameter=PARAMETER)
         self._study = optuna.create_study(
@@ -242,7 +266,7 @@ class SearchStudy:
         except DatabaseError as error:
             # Of a study that is gone it says that a value cannot be read.
             raise error if error.__cause__ is None or self.exists() else error.__cause__ from error
-        return SearchState(self.strategy, trials, self.store.numbered(self.name))
+        return SearchState(self.strategy, trials, self.store.numbered(self.name), self.pair)
 
     def repaired(self, patience: Patience) -> tuple[SearchState, int]:
         """Finishes trials that run for Optuna though nobody runs them; counts those that are stale.
@@ -285,6 +309,8 @@ class SearchStudy:
             strategy = self.strategy
             range_ = FloatDistribution(strategy.lowest_percent, strategy.highest_percent)
             self._storage.set_trial_param(trial_id, PARAMETER, row.switch_percent, range_)
+            pair = f"{row.job.first_protocol},{row.job.second_protocol}"
+            self._storage.set_trial_user_attr(trial_id, PAIR, pair)
             self._storage.set_trial_user_attr(trial_id, "seed", row.seed)
             self._storage.set_trial_user_attr(trial_id, REPLICATE, row.replicate)
         return is_any
@@ -349,6 +375,8 @@ class SearchStudy:
         """Lets the sampler suggest the switch point; returns None if a user enqueued another."""
         strategy = self.strategy
         self._sampler.state = state
+        if self.pair is not None:
+            trial.set_user_attr(PAIR, self.pair)
         percent = trial.suggest_float(PARAMETER, strategy.lowest_percent, strategy.highest_percent)
         if percent != planned.switch_percent:
             self.fail(trial.number)
@@ -399,14 +427,20 @@ class SearchStudy:
 
 
 def begin_study(
-    database: Database, identity: ScheduledJob, plan: SearchPlan, reference: str | None = None
+    database: Database,
+    identity: ScheduledJob,
+    plan: SearchPlan,
+    reference: str | None = None,
+    name: str | None = None,
 ) -> SearchStudy:
     """Registers a search, unless it is known, and opens its study.
 
     Of a search that was begun, the strategy stays what it was then. The reference is the normal
-    form of the user's name for the workload.
+    form of the user's name for the workload; the name is that of the study where other pairs of
+    protocols are searched in it, too.
     """
-    store, name, wanted = TrialStore(database), study_name(identity, plan), plan.strategy
+    store, wanted = TrialStore(database), plan.strategy
+    name = name or study_name(identity, plan)
     if isinstance(wanted, AdaptiveStrategy):
         wanted = replace(wanted, recorded=recorded_replicates(store, identity, plan))
     stored = store.register(
@@ -427,7 +461,7 @@ def begin_study(
             pairs=list(plan.pairs),
         ),
     )
-    study = SearchStudy(database, name, stored_strategy(stored))
+    study = SearchStudy(database, name, stored_strategy(stored), identity.pair)
     study.describe(_description(identity, plan.conditions, study.strategy))
     return study
 

@@ -93,11 +93,15 @@ def switch_points_of(text: str, halvings: int) -> tuple[float, ...]:
 
 
 def stored_strategy(search: SearchInfo) -> Strategy:
-    """Returns the strategy of a stored search."""
+    """Returns the strategy of a stored search, for the protocols that it looks at."""
     options = {option: _without_lists(value) for option, value in search.options.items()}
-    return _BY_NAME[search.strategy](
+    if search.protocols.pair in search.pairs[1:]:
+        options.pop("recorded", None)  # these are runs with the first pair
+    strategy = _BY_NAME[search.strategy](
         search.halvings, search.runs, search.threshold, search.target_accuracy, **options
     )
+    rule = search.protocols.momentum_after_switch
+    return strategy.with_momentum(rule) if search.pairs else strategy
 
 
 def _without_lists(value: Any) -> Any:

@@ -381,7 +381,7 @@ class SearchInfo:
     Attributes:
         study: Name of the Optuna study.
         fingerprint: Fingerprint of the job.
-        protocols: The protocols.
+        protocols: The protocols that it looks at now, in the end those of its policy.
         strategy: Name of the strategy.
         halvings: M, how often the range of switch points may be halved.
         runs: R, the repeats per switch point.
@@ -392,7 +392,7 @@ class SearchInfo:
         options: Further options of the strategy, as JSON values by name; they stay those of the
             search's first registration.
         pairs: The pairs of protocols that are searched together; empty for a search of one pair.
-        dropped: Why it has no policy, if a search over pairs of protocols preferred another one.
+        dropped: Why it has no policy for other pairs, by the pair.
     """
 
     study: str
@@ -407,4 +407,4 @@ class SearchInfo:
     base_seed: int
     options: Mapping[str, bool | int | float | str | list[Any] | None] = field(default_factory=dict)
     pairs: Sequence[str] = field(default_factory=list)
-    dropped: str | None = None
+    dropped: Mapping[str, str] = field(default_factory=dict)

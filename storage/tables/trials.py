@@ -67,8 +67,8 @@ SEARCHES = Table(
     *limited(FINITE, "target_accuracy"),
     info={
         "meaning": ""
-        "One search, which is one Optuna study; `dropped` says why another pair of protocols "
-        "won."
+        "One search, which is one Optuna study; `dropped` says of each other pair of protocols "
+        "why it lost."
     },
 )
 

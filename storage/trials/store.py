@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -511,9 +511,9 @@ class TrialStore:
         query = select(SEARCHES.c.registered_at).where(SEARCHES.c.study == study)
         return next((moment for (moment,) in self._database.rows(query)), None)
 
-    def drop(self, study: str, why: str) -> None:
-        """Records why a search ends without a policy, see `SearchInfo.dropped`."""
-        self._execute(update(SEARCHES).where(SEARCHES.c.study == study).values(dropped=why))
+    def drop(self, study: str, why: Mapping[str, str]) -> None:
+        """Records why a search has no policy for other pairs, see `SearchInfo.dropped`."""
+        self._execute(update(SEARCHES).where(SEARCHES.c.study == study).values(dropped=dict(why)))
 
     def checkpoints(self, study: str) -> list[StoredCheckpoint]:
         """Returns the checkpoints of complete trials, by replicate, percent and trial number."""

@@ -146,7 +146,6 @@ def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:
         documents.append(
             {
                 "protocols": [pair.identity.first_protocol, pair.identity.second_protocol],
-                "study": pair.study,
                 "switch_percent": answer and answer.switch_percent,
                 "seconds": finite(pair.seconds) if answer else None,
                 "trials": pair.runs,

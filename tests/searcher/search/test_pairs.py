@@ -142,15 +142,17 @@ def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str, 
 
     policy = found.best.policy
     assert (policy.protocols.second_protocol, policy.switch_percent) == ("dssp:3-15", 12.5)
-    assert policy.study == found.pairs[2].study
     assert policy.measured.baseline_seconds == pytest.approx(100)
     assert policies_of(url) == [policy]
     with open_database(url, create=False) as database:
         searches = TrialStore(database).searches()
-    assert [one.pairs for one in searches] == [[pair.name for pair in found.pairs]] * 4
-    statuses = StatusReader(url).read()
-    assert sorted(status.state for status in statuses) == ["done", *["dropped"] * 3]
-    said(*sorted(f"{one.job.second_protocol}: {one.info.dropped}" for one in statuses))
+    assert [one.pairs for one in searches] == [[pair.name for pair in found.pairs]]
+    (status,) = StatusReader(url).read()
+    assert (status.info.study, status.state, status.policy) == (policy.study, "done", policy)
+    assert status.job.second_protocol == "dssp:3-15"
+    said(
+        *(f"{pair.rpartition(',')[2]}: {why}" for pair, why in sorted(status.info.dropped.items()))
+    )
 
     again = PairTrainer()
     assert search(url, again) == found
@@ -172,8 +174,8 @@ def test_a_pair_that_cannot_train_the_job_is_left_out(url: str) -> None:
     assert found.best.policy.protocols.second_protocol == "dssp:3-15"
     refusal = "not with such layers; give --parameter-servers 1"
     assert found.pairs[1].found == Dropped(0, 100.0, math.inf, refusal=refusal)
-    why = {status.job.second_protocol: status.info.dropped for status in StatusReader(url).read()}
-    assert why["ssp:3"] == f"not possible: {refusal}"
+    (status,) = StatusReader(url).read()
+    assert status.info.dropped["bsp,ssp:3"] == f"not possible: {refusal}"
     with pytest.raises(UnsuitableProtocolError, match="not with such layers"):
         search(url, PairTrainer(unsuitable="gba:3"), ("gba:3", "asp"))
 
@@ -217,22 +219,16 @@ def test_what_the_first_protocol_did_is_shared_by_all_pairs(url: str, tmp_path: 
     assert trainer.made == [("asp", 100.0, 0), ("asp", 100.0, 1)]
     runs = list(itertools.product(("asp", "dssp:3-15"), (50, 25, 12.5), range(2)))
     assert trainer.forked == [((one, p, n), f"asp {n} {p:g}") for one, p, n in runs]
-    # Of a run that began in another search all is there, and what it did not pay for.
+    # Runs of all pairs are one search's, and those of the second one fork from those of the first.
     with open_database(url, create=False) as database:
-        store = TrialStore(database)
-        rows = store.numbered(found.pairs[1].study)
-        assert [row.parent_trial_id for row in rows.values()] == [None] * 8
-        half = rows[2]
-        assert [(p.protocol, p.start_worker_step, p.end_worker_step) for p in half.phases] == [
-            ("bsp", 0, 1500),
-            ("dssp:3-15", 1500, 3000),
-        ]
-        assert [p.seconds for p in half.phases] == pytest.approx([50.0, 22.5])
-        assert (half.times.training_seconds, half.times.paid_seconds) == pytest.approx((72.5, 22.5))
-        steps = [e.worker_step for e in store.evaluations(half.origin.study or "", 2)]
-        assert steps == [600, 1200, 1800, 2400, 3000]
-        first = [(p.protocol, p.seconds) for p in rows[0].phases]
-        assert (first, rows[0].times.paid_seconds) == ([("bsp", 100.0)], 0.0)
+        rows = TrialStore(database).numbered(found.best.policy.study)
+    assert [row.job.second_protocol for row in rows.values()] == ["asp"] * 8 + ["dssp:3-15"] * 6
+    assert [row.parent_trial_number for row in rows.values()] == [None, None, *[0, 1] * 6]
+    half = rows[8]
+    assert [(p.protocol, p.start_worker_step, p.end_worker_step) for p in half.phases] == [
+        ("dssp:3-15", 1500, 3000)
+    ]
+    assert (half.times.training_seconds, half.times.paid_seconds) == pytest.approx((72.5, 22.5))
     assert not list(tmp_path.rglob("*")), "the checkpoints go with the last pair"
 
 

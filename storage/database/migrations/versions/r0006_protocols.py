@@ -52,9 +52,30 @@ def upgrade() -> None:
         _renumber(connection)
     for name in _PROTOCOLS:
         op.drop_column("syncswitch_workloads", name)
+    _name_dropped(connection)
     from syncswitch.storage.tables.trial_facts import create_view
 
     op.execute(create_view())
+
+
+def _name_dropped(connection: Connection) -> None:
+    """Lets a search say of several pairs why they lost; before, each had a search of its own."""
+    op.alter_column("syncswitch_searches", "dropped", new_column_name="why_dropped")
+    op.execute("ALTER TABLE syncswitch_searches ADD COLUMN dropped JSON DEFAULT '{}' NOT NULL")
+    if connection.dialect.name != "sqlite":
+        op.execute("ALTER TABLE syncswitch_searches ALTER COLUMN dropped DROP DEFAULT")
+    searches = connection.execute(
+        text(
+            "SELECT study, first_protocol, second_protocol, why_dropped FROM syncswitch_searches"
+            " WHERE why_dropped IS NOT NULL"
+        )
+    ).all()
+    for study, first, second, why in searches:
+        connection.execute(
+            text("UPDATE syncswitch_searches SET dropped = :dropped WHERE study = :study"),
+            {"dropped": json.dumps({f"{first},{second}": why}), "study": study},
+        )
+    op.drop_column("syncswitch_searches", "why_dropped")
 
 
 def _copy_protocols(connection: Connection) -> None:
