@@ -415,7 +415,7 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         with open_database(storage_url, create=False) as database:
             entry = chosen_policy(database, selection, print_note, may_guess=True)
             uses = uses_of(database, entry.policy)
-            known = entry if as_json else _as_known_now(database, entry, uses)
+            known = _as_known_now(database, entry, uses)
     except PolicyError as error:
         if as_json:
             print_json({"policy": None})
@@ -425,7 +425,7 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         digest, rule = entry.identity.simulated_cluster, entry.identity.momentum_after_switch
         more = {"simulated_cluster": digest, "momentum_after_switch": rule}
         job = {name: value for name, value in more.items() if value is not None}
-        print_json(entry.policy.job.metric.document({**policy_to_dict(entry.policy), **job}))
+        print_json(entry.policy.job.metric.document({**policy_to_dict(known.policy), **job}))
     else:
         _print_policy(known, uses)
     return None
@@ -437,7 +437,10 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
 def list_policies(reference: str | None, storage_url: str, as_json: bool) -> None:
     """List all versions, newest first."""
     with open_database(storage_url, create=False) as database:
-        entries = PolicyRegistry(database).entries(workload=selector_of(reference))
+        found = PolicyRegistry(database).entries(workload=selector_of(reference))
+        entries = [
+            _as_known_now(database, entry, uses_of(database, entry.policy)) for entry in found
+        ]
     if as_json:
         print_json([_entry_as_json(entry) for entry in entries])
     elif not entries:
@@ -469,7 +472,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         chosen = entry.policy
         trials = PolicyRegistry(database).evidence_trials(chosen.job.fingerprint, chosen.version)
         uses, why = uses_of(database, chosen), None
-        known = entry if as_json else _as_known_now(database, entry, uses)
+        known = _as_known_now(database, entry, uses)
         if is_why:
             # NumPy takes a while to import.
             from syncswitch.searcher.learning import policy_explained
@@ -478,7 +481,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
     if as_json:
         from syncswitch.searcher.search.explanation import why_as_json
 
-        document = _entry_as_json(entry)
+        document = _entry_as_json(known)
         metric, runs = chosen.job.metric, zip(chosen.evidence, trials, strict=True)
         document["evidence"] = [metric.document({**asdict(a), **asdict(b)}) for a, b in runs]
         document["uses"] = uses_as_json(uses)

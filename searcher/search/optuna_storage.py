@@ -9,6 +9,7 @@ statements that Optuna uses.
 from __future__ import annotations
 
 import functools
+import itertools
 import sqlite3
 import time
 from collections import defaultdict
@@ -35,7 +36,10 @@ from syncswitch.storage.database.inspection import (
     sqlite_path,
 )
 from syncswitch.storage.errors import Command, DatabaseError, FatalError, Run, one_line
-from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, TrialState
+from syncswitch.storage.trials.possible import stored_fault
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 
@@ -176,6 +180,7 @@ _KINDS = {
     ),
     "unrecorded": ("runs that are complete in Optuna's study alone", True, RESTORE),
     "contradiction": ("runs with other results in Optuna's study", True, RESTORE),
+    "impossible": ("runs with values that no training can have measured", True, RESTORE),
     "study": ("searches with complete runs whose study is missing in Optuna", True, _REBUILT),
 }
 
@@ -204,7 +209,7 @@ def _search_findings(database: Database) -> Iterator[Finding]:
     names_by_kind = defaultdict(list)
     try:
         with readable(database.url):
-            for kind, name in _differences(database):
+            for kind, name in itertools.chain(_differences(database), _impossible(database)):
                 names_by_kind[kind].append(name)
     except DatabaseError as error:
         yield Finding("values", True, str(error), RESTORE)
@@ -235,6 +240,21 @@ def _differences(database: Database) -> Iterator[tuple[str, str]]:
         ended = [number for number, row in rows.items() if row.state == TrialState.COMPLETE]
         if max(ended, default=-1) >= told:
             yield "study", search.study
+
+
+def _impossible(database: Database) -> Iterator[tuple[str, str]]:
+    store, registry = TrialStore(database), PolicyRegistry(database)
+    jobs: dict[str, tuple[WorkloadIdentity, dict[int, tuple[Evaluation, ...]]]] = {}
+    for row in store.each_trial(kinds=("search", "import", "use"), state=TrialState.COMPLETE):
+        fingerprint = row.job.fingerprint
+        if fingerprint not in jobs:
+            job = registry.workload(fingerprint)
+            assert job is not None  # a trial refers to it
+            curves = store.curves(fingerprint) | store.curves(fingerprint, of_uses=True)
+            jobs[fingerprint] = job.identity, curves
+        identity, curves = jobs[fingerprint]
+        if fault := stored_fault(row, identity, curves.get(row.trial_id, ())):
+            yield "impossible", f"run with trial_id {row.trial_id} ({fault})"
 
 
 def _mismatches(

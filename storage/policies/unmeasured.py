@@ -191,7 +191,4 @@ def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
 def _good_text(threshold: float, first: str, metric: Metric) -> str:
     if threshold:
         return f"within {metric.with_unit(f'{threshold:g}')} of {first}'s mean {metric.name}"
-    return (
-        f"no worse than {first}'s own models are by chance (how much that is in {metric.name} is"
-        " not measured)"
-    )
+    return f"no worse than {first}'s own models are by chance (how much that is, is not measured)"

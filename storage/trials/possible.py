@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records.job import LARGEST_INTEGER
+from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import PolicyUse
-from syncswitch.storage.records.trial import Evaluation, TrialRecord
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.trials.values import StoredTrial
 
 LONGEST_SECONDS = 1e10
 """More than any training takes, 300 years, and so little that sums and ratios stay finite."""
@@ -55,6 +58,36 @@ def check_use(use: PolicyUse) -> None:
     for what, parts in (("evaluation", tests), ("phase", record.phases)):
         if not (record.diverged or parts):
             raise FatalError(f"it has no {what}", allowed="at least one unless it diverged")
+
+
+def stored_fault(
+    row: StoredTrial, identity: WorkloadIdentity, evaluations: Sequence[Evaluation]
+) -> str | None:
+    """Returns what no training can have measured of a complete run in a database, if anything."""
+    times, result, now = row.times, row.result, datetime.now(timezone.utc)
+    started_at = row.started_at or now
+    record = TrialRecord(
+        spec=TrialSpec(identity, row.switch_percent, row.seed or 0, row.replicate),
+        worker_steps=row.worker_steps,
+        evaluations=tuple(evaluations),
+        phases=row.phases,
+        converged_accuracy=result.converged_accuracy or 0.0,
+        converged=bool(result.converged),
+        diverged=bool(result.diverged),
+        stopped_early=bool(result.stopped_early),
+        training_seconds=times.training_seconds or 0.0,
+        inherited_seconds=times.inherited_seconds or 0.0,
+        switch_overhead_seconds=times.switch_overhead_seconds or 0.0,
+        started_at=started_at,
+        ended_at=row.ended_at or started_at,
+        host=row.host or "",
+        guard=GuardOutcome(row.guard.held_percent, row.failed),
+    )
+    try:
+        check_run(record)
+    except FatalError as error:
+        return str(error)
+    return None
 
 
 def _check(what: str, value: float, least: float, largest: float) -> None:

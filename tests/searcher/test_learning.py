@@ -388,7 +388,7 @@ def test_few_runs_of_a_job_without_a_usual_threshold_take_the_gain_at_once(url: 
     policy = versions(url)[0]
     assert (policy.switch_percent, policy.target_accuracy, policy.threshold) == (12.5, None, 0.0)
     said = promise_sentences(policy)
-    assert "a model no worse than BSP's own models are by chance (how much that is in" in said
+    assert "a model no worse than BSP's own models are by chance (how much that is, is not" in said
     with open_database(url, create=False) as database:
         assert uses_of(database, policy).kept is None
         for entry in PolicyRegistry(database).entries():

@@ -480,15 +480,18 @@ def test_what_cannot_be_recorded_costs_no_model(
     assert "It is not recorded: cannot write the file" in caplog.messages[-1]
 
 
-@pytest.mark.parametrize("start", [0.9, 0.5])
+@pytest.mark.parametrize(
+    ("start", "least"),
+    [(0.9, 0.05), (0.5, 0.05), (0.02, 0.65), (0.004, 0.69)],  # the last ones fall slowly
+)
 def test_a_loss_that_is_taken_for_an_accuracy_sends_nothing_back_and_is_told(
-    start: float, caplog: pytest.LogCaptureFixture
+    start: float, least: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     switch, made = LoopSwitch(total_steps=W, switch_at=50, keeps=[Model()]), 0
     for step in range(1, W + 1):
         switch.is_second(step - 1)
         if step % 50 == 0:
-            assert switch.test(step, 0.05 + start * math.exp(-step / 300)) is None
+            assert switch.test(step, least + start * math.exp(-step / 300)) is None
             made += 1
     told, end = caplog.messages
     assert "accuracy has only fallen in the first way, from " in told
@@ -501,7 +504,7 @@ def test_a_loss_that_is_taken_for_an_accuracy_sends_nothing_back_and_is_told(
         if step > 600:
             assert again.test(step, NAN) == 500
             break
-        again.test(step, 0.05 + start * math.exp(-step / 300))
+        again.test(step, least + start * math.exp(-step / 300))
     assert switch.events == ()
 
 
@@ -511,6 +514,7 @@ def test_a_loss_that_is_taken_for_an_accuracy_sends_nothing_back_and_is_told(
         lambda step: min(0.9, step / 400),  # learns
         lambda step: 0.9 + 0.01 * math.sin(step),  # is learnt already
         lambda step: 0.6 if step == 100 else 0.5 + step / 2000,  # begins by luck
+        lambda step: 0.9 - step / 50_000 + 0.003 * (-1) ** (step // 50),  # overfits a little
     ],
 )
 def test_an_accuracy_that_falls_after_the_switch_alone_goes_back(

@@ -45,6 +45,9 @@ lack little has not lost much: neither alone is a sign.
 
 _BY_CHANCE = 2.0  # deviations of one evaluation by which a run falls by chance
 _BY_OVERFITTING = 0.05  # share that an accuracy may fall of what it was
+_STEADY_FROM, _STEADY = 7, 0.95
+"""Evaluations, and the share of pairs of them that fall, in what falls too steadily for that."""
+
 _RANGE = 0.05  # of what a run has risen, which stands for a threshold that is not known
 
 
@@ -173,7 +176,16 @@ def has_only_fallen(evaluations: Sequence[Evaluation]) -> bool:
     third = len(accuracies) // 3
     level = statistics.fmean(accuracies[:third])
     fall = level - statistics.fmean(accuracies[-third:])
-    return fall > max(_BY_CHANCE * spread_of(accuracies), _BY_OVERFITTING * level)
+    if fall <= _BY_CHANCE * spread_of(accuracies):
+        return False
+    return fall > _BY_OVERFITTING * level or _is_steady(accuracies)
+
+
+def _is_steady(falling: Sequence[float]) -> bool:
+    """Whether nearly each of these is below all before it, as of a loss that falls slowly."""
+    pairs = list(itertools.combinations(falling, 2))
+    falls = sum(later < earlier for earlier, later in pairs)
+    return len(falling) >= _STEADY_FROM and falls >= _STEADY * len(pairs)
 
 
 def is_refuted(

@@ -270,7 +270,7 @@ def test_a_metric_without_a_usual_threshold_takes_the_gain_at_once(
     first = said_by(tiny)
     little = "its own evaluations, which without a threshold notice little but a run that diverges"
     assert f"yet, so it is guarded by {little};" in first
-    by_chance = "no worse than BSP's own models are by chance (how much that is in loss is not"
+    by_chance = "no worse than BSP's own models are by chance (how much that is, is not"
     assert first.count(by_chance) == 1
     assert tiny.answer()["switch_percent"] < 100
     for words in ("policy show tiny --why", "policy list", "report tiny -o report.html"):

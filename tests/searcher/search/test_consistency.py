@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,17 @@ from sqlalchemy import create_engine, inspect, text
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.search.optuna_storage import check_database
+from syncswitch.searcher.search.recorded import record_of
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import FORMER_REVISIONS, VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import SearchInfo
+from syncswitch.storage.records.policy import whole_use
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
+from syncswitch.storage.uses.store import record_use
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +101,37 @@ def test_what_the_two_accounts_differ_in_is_found_and_only_a_problem_is_a_failur
     content = json.loads(db("check", sqlite_url, "--json").stdout)
     assert content["is_healthy"] == (not is_problem)
     assert [one["is_problem"] for one in content["findings"]] == [is_problem]
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ("training_seconds = 1e300", "training_seconds is 1e+300; allowed: from 1e-09 to 1e+10"),
+        ("converged_accuracy = 1.5", "accuracy is 1.5, which is not "),
+        ("worker_steps = 9007199254740993", "worker_steps is 9007199254740993; allowed: from 0"),
+        ("ended_at = '1900-01-01 00:00:00'", "it ended at 1900-01-01 00:00:00+00:00, before its"),
+    ],
+)
+def test_values_that_no_training_can_have_measured_are_a_problem(
+    sqlite_url: str, study: str, values: str, fault: str
+) -> None:
+    with open_database(sqlite_url, create=False) as database:
+        (policy,) = PolicyRegistry(database).policies()
+        (row,) = TrialStore(database).trials(study=study, trial_number=2)
+        of_search = TrialSpec(identity(), row.switch_percent, 7)
+        made = replace(record_of(TrialStore(database), row, of_search), inherited_seconds=0.0)
+        use = whole_use(policy, "a", made)
+        assert use is not None
+        record_use(database, use)
+    assert check_database(sqlite_url) == []
+    for which in ("use_id = 'a'", "trial_number = 1"):
+        ignored = "PRAGMA ignore_check_constraints = ON"
+        change(sqlite_url, ignored, f"UPDATE syncswitch_trials SET {values} WHERE {which}")
+    (found,) = [one for one in check_database(sqlite_url) if one.kind == "impossible"]
+    assert (found.is_problem, found.fix) == (True, RESTORE)
+    assert found.what.startswith("runs with values that no training can have measured (2): run ")
+    assert found.what.count(fault) == 2
+    assert db("check", sqlite_url).exit_code == 1
 
 
 def test_a_server_is_asked_the_same(postgresql_url: str) -> None:

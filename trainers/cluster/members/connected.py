@@ -135,7 +135,8 @@ _SLOW_SECONDS = 5.0
 class ConnectedCluster(Cluster):
     """Workers and parameter servers that are processes, on this machine or others.
 
-    Raises RetryableError if a process does not start, UserError as `Program.shards` does.
+    Raises RetryableError if a process does not start, UserError if the chief cannot listen at its
+    address, and as `Program.shards` does.
     """
 
     has_processes = True
@@ -144,7 +145,10 @@ class ConnectedCluster(Cluster):
         super().__init__(program, workers, launcher.servers)
         self.kind = launcher.kind
         self._launcher = launcher
-        self._rendezvous = Rendezvous(launcher.listen, launcher.secret)
+        try:
+            self._rendezvous = Rendezvous(launcher.listen, launcher.secret)
+        except OSError as error:
+            raise launcher.cannot_listen(error) from error
         self._look_seconds = time.monotonic()
         self._arrivals: dict[Part, Arrival] = {}
         self._own = Identity((CHIEF, 0), launcher.secret)

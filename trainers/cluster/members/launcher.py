@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import signal
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import last_lines
 
 if TYPE_CHECKING:
@@ -89,8 +91,21 @@ class Launcher(ABC):
     def signal(self, part: Part, number: int) -> None:
         """Sends a signal to the process of a part, if there is one."""
 
+    def cannot_listen(self, error: OSError) -> UserError:
+        """Returns what to raise where the chief cannot listen at its address."""
+        place = self.listen if isinstance(self.listen, str) else "{}:{}".format(*self.listen)
+        return UserError(
+            f"the chief cannot listen at {place} ({error_text(error)}); end what listens there, or"
+            " choose another place for it"
+        )
+
     def close(self) -> None:  # noqa: B027 (one that started nothing has nothing to end)
         """Ends all processes; may be called twice."""
+
+
+def error_text(error: OSError) -> str:
+    """Returns the system's words for an error, without the address that Python adds to them."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 # A process with threads may be a zombie for a while before it can be waited for.

@@ -23,7 +23,12 @@ import msgspec
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, Set, UserError
-from syncswitch.trainers.cluster.members.launcher import Launcher, ProcessState, ProcessStatus
+from syncswitch.trainers.cluster.members.launcher import (
+    Launcher,
+    ProcessState,
+    ProcessStatus,
+    error_text,
+)
 from syncswitch.trainers.cluster.processes.this_machine import GROWTH, NO_GPU
 
 if TYPE_CHECKING:
@@ -208,6 +213,10 @@ class TfConfigLauncher(Launcher):
                 return
 
     @override
+    def cannot_listen(self, error: OSError) -> UserError:
+        return _cannot_listen(self.config, error)
+
+    @override
     def start(self, part: Part, chief: Address) -> None:
         """Does nothing: a part that was given up dials again."""
 
@@ -265,12 +274,12 @@ def check_address(config: TfConfig) -> None:
     except socket.gaierror:
         return
     except OSError as error:
-        remedy = _CANNOT_LISTEN.get(error.errno or 0, _ANOTHER_ADDRESS)
-        # `create_server` adds the address to its text.
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UserError(
-            f"{config.name} cannot listen at {config.own} ({reason}); {remedy}"
-        ) from error
+        raise _cannot_listen(config, error) from error
+
+
+def _cannot_listen(config: TfConfig, error: OSError) -> UserError:
+    remedy = _CANNOT_LISTEN.get(error.errno or 0, _ANOTHER_ADDRESS)
+    return UserError(f"{config.name} cannot listen at {config.own} ({error_text(error)}); {remedy}")
 
 
 def serve_until_chief_is_gone(

@@ -8,12 +8,14 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.processes.tf_config import (
     TfConfig,
     TfConfigLauncher,
@@ -148,6 +150,21 @@ def test_a_part_that_cannot_listen_says_so_before_anything_else(
     assert refused("127.0.0.1:80") == (
         f"{name} cannot listen at 127.0.0.1:80 (Permission denied); give it a port from 1024 on in"
         " TF_CONFIG, or the right to this one"
+    )
+
+
+def test_a_chief_whose_port_was_taken_after_that_says_so_too() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        address = f"127.0.0.1:{busy.getsockname()[1]}"
+        own = {**CLUSTER, "chief": [address]}
+        found = parse_tf_config(config(own, {"type": "chief", "index": 0}))
+        launcher = TfConfigLauncher(found, 60, b"0123456789abcdef")
+        program: Any = SimpleNamespace(shards=lambda _: None)
+        with pytest.raises(UserError) as caught:
+            ConnectedCluster(program, 2, launcher)
+    assert str(caught.value) == (
+        f"chief cannot listen at {address} (Address already in use); end what listens there, or"
+        " give it another port in TF_CONFIG"
     )
 
 
