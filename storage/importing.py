@@ -32,6 +32,7 @@ from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.job import LARGEST_INTEGER, ScheduledJob
 from syncswitch.storage.records.trial import (
+    LONGEST_SECONDS,
     Evaluation,
     PhaseRecord,
     TrialRecord,
@@ -41,7 +42,7 @@ from syncswitch.storage.records.trial import (
 from syncswitch.storage.tables.base import add_rows
 from syncswitch.storage.tables.trials import EVALUATIONS, PHASES, TRIALS
 from syncswitch.storage.trials.evaluations import add_evaluations, record_target
-from syncswitch.storage.trials.possible import LENGTH_TOLERANCE, LONGEST_SECONDS, check_run
+from syncswitch.storage.trials.possible import LENGTH_TOLERANCE, check_run
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 
 if TYPE_CHECKING:

@@ -25,6 +25,20 @@ DEFAULT_FOLDER = Path("syncswitch-checkpoints")
 """Folder for checkpoints, in the working folder."""
 
 
+def check_storable(folder: Path) -> None:
+    """Raises UserError if no database can keep the path of a folder for checkpoints."""
+    whole = str(folder.absolute())
+    try:
+        whole.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            "its path is not UTF-8 text",
+            parameter="checkpoints",
+            value=whole,
+            remedy=(Set("checkpoints", verb="name another with"), Set("share_prefix", False)),
+        ) from error
+
+
 @dataclass
 class Prefixes:
     """The checkpoints of one search.

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
-from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER, Prefixes
+from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER, Prefixes, check_storable
 from syncswitch.searcher.search.observer import TrialObserver, planned_switch_worker_step
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.recorded import recorded_result, sweep_band
@@ -84,6 +84,9 @@ class TrialLoop(ABC, Generic[_Answer]):
         UserError if the plan is out of range, or the database cannot be used.
         """
         plan.check()
+        folder = options.get("checkpoints", DEFAULT_FOLDER)
+        if plan.strategy.share_prefix and plan.conditions.is_undisturbed:
+            check_storable(folder)
         self._database, self._identity, self._plan = database, identity, plan
         self._open_trainer, self._tensorboard = open_trainer, options.get("tensorboard")
         self.reporter = options.get("reporter") or Reporter()
@@ -101,7 +104,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             self.store,
             self.study_name,
             self.strategy,
-            options.get("checkpoints", DEFAULT_FOLDER) / place,
+            folder / place,
             # What disturbs a run before a checkpoint would go on after it.
             may_share=plan.conditions.is_undisturbed,
         )

@@ -15,6 +15,9 @@ from syncswitch.storage.records.job import RunConditions, ScheduledJob
 CONVERGENCE_EVALUATIONS = 5
 """Number of last evaluations of a run whose mean is its converged accuracy."""
 
+LONGEST_SECONDS = 1e10
+"""More than any training takes, 300 years, and so little that sums and ratios stay finite."""
+
 BASELINE_PERCENT = 100.0
 """Switch point of the first protocol alone."""
 

@@ -10,14 +10,11 @@ from typing import Any
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_INTEGER, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import PolicyUse
-from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import LONGEST_SECONDS, Evaluation, TrialRecord, TrialSpec
 from syncswitch.storage.trials.values import StoredTrial
-
-LONGEST_SECONDS = 1e10
-"""More than any training takes, 300 years, and so little that sums and ratios stay finite."""
 
 SHORTEST_SECONDS = 1e-9
 """Less than any whole training takes."""
@@ -61,7 +58,7 @@ def check_use(use: PolicyUse) -> None:
 
 
 def stored_fault(
-    row: StoredTrial, identity: WorkloadIdentity, evaluations: Sequence[Evaluation]
+    row: StoredTrial, identity: ScheduledJob, evaluations: Sequence[Evaluation]
 ) -> str | None:
     """Returns what no training can have measured of a complete run in a database, if anything."""
     times, result, now = row.times, row.result, datetime.now(timezone.utc)

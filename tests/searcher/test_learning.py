@@ -285,6 +285,17 @@ def diverged(percent: float, end: int, seed: int) -> TrialRecord:
     )
 
 
+def test_a_version_that_a_learning_database_never_had_is_refused(url: str) -> None:
+    made = ended(100.0, 0.9, 0)
+    late = whole_use(replace(first_of(url, made), version=99), "a", made)
+    assert late is not None
+    with (
+        open_database(url, create=False) as database,
+        pytest.raises(FatalError, match="version is 99; allowed: from 1 to 1"),
+    ):
+        record_use(database, late)
+
+
 def test_a_first_run_that_cannot_be_publishes_nothing(url: str) -> None:
     made = replace(ended(100.0, 0.9, 0), training_seconds=1e308)
     with open_database(url, create=True) as database:
@@ -786,6 +797,16 @@ def test_a_run_of_the_first_protocol_that_collapsed_is_no_part_of_the_target(url
     assert f"{known.promise.expected_time:.2f} of the time" in page
     assert f"{current.promise.expected_time:.2f} of the time" not in page
     assert "1 run of the first protocol alone collapsed, and is no part of the target" in page
+    for words in ("show digits", "lookup digits", "list"):
+        given = ["policy", *words.split(), "--storage", url]
+        told = json.loads(CliRunner().invoke(main, [*given, "--json"]).stdout)
+        one = told if isinstance(told, dict) else told[0]
+        assert (one["expected_time"], one["target_accuracy"]) == (
+            known.promise.expected_time,
+            known.target_accuracy,
+        )
+        share = f"{100 * (known.promise.delivered_share or 0):.0f}"
+        assert share in CliRunner().invoke(main, given).stdout
 
 
 def ended(percent: float, accuracy: float, seed: int) -> TrialRecord:

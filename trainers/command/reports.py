@@ -19,6 +19,7 @@ from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.files import open_plain_file
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.trial import (
+    LONGEST_SECONDS,
     MOST_FURTHER,
     Evaluation,
     PhaseRecord,
@@ -136,8 +137,10 @@ def _report(content: dict[str, Any], metric: Metric) -> Report | None:
             " named percent instead, or name what else the metric is"
         )
     seconds = _value(content, "seconds")
-    if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
-        raise ValueError(f"seconds is {seconds:g}; give the training time so far, 0 or more")
+    if seconds is not None and not 0 <= seconds <= LONGEST_SECONDS:  # NaN is refused as well
+        raise ValueError(
+            f"seconds is {seconds:g}; give the training time so far, from 0 to {LONGEST_SECONDS:g}"
+        )
     step = content.get("step")
     if isinstance(step, float) and step.is_integer():
         step = int(step)

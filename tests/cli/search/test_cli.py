@@ -85,6 +85,22 @@ def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
     assert "--no-share-prefix" in error_line(result)
 
 
+def test_a_folder_that_no_database_can_name_is_said_before_the_search_begins(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    place.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("SYNCSWITCH_CHECKPOINTS")
+    result = invoke("run", "digits", *LEAST, "--share-prefix")
+    assert result.exit_code == 2
+    assert error_line(result).endswith(
+        "caf\\udce9/syncswitch-checkpoints': its path is not UTF-8 text; name another with"
+        " --checkpoints, or give --no-share-prefix"
+    )
+    assert "no search here" in invoke("status").stdout
+
+
 def test_run_prints_the_table_and_the_policy_in_words_and_json(invoke: Invoke, said: Said) -> None:
     result = invoke.succeeds("run", "digits", *QUICK)
     said(result.stdout, result.stderr)

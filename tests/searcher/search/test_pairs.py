@@ -150,9 +150,7 @@ def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str, 
     (status,) = StatusReader(url).read()
     assert (status.info.study, status.state, status.policy) == (policy.study, "done", policy)
     assert status.job.second_protocol == "dssp:3-15"
-    said(
-        *(f"{pair.rpartition(',')[2]}: {why}" for pair, why in sorted(status.info.dropped.items()))
-    )
+    said(*(f"{pair}: {why}" for pair, why in sorted(status.info.dropped.items())))
 
     again = PairTrainer()
     assert search(url, again) == found

@@ -87,6 +87,7 @@ def test_garbage_is_refused(said: Said) -> None:
         '{"step": 1, "accuracy": "high"}',
         f'{{"step": 1, "accuracy": 1{"0" * 400}}}',
         '{"step": 1, "seconds": -3}',
+        '{"step": 1, "seconds": 1e308}',
         '{"step": 1, "seconds": NaN}',
         '{"step": 1, "diverged": 1}',
     ):
