@@ -39,8 +39,8 @@ def upgrade(storage_url: str, as_json: bool) -> None:
 def check(storage_url: str, as_json: bool) -> int:
     """Check that the database is intact and consistent. Exit status 1 if not.
 
-    It checks the tables, the file and the references between rows (SQLite), the processes that
-    claim to be making a run, and Optuna's records of the searches. It changes nothing.
+    It checks the tables, the file and the references between rows (SQLite), the values of runs, the
+    processes that claim to be making one, and Optuna's records of the searches. It changes nothing.
     """
     from syncswitch.searcher.search.optuna_storage import check_database
 

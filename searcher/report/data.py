@@ -39,7 +39,12 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.store import uses
-from syncswitch.storage.uses.summary import UseSummary, use_summary
+from syncswitch.storage.uses.summary import (
+    UseSummary,
+    collapse_limit_of,
+    stated_target,
+    use_summary,
+)
 from syncswitch.trainers.replay import RecordedRun, whole_runs
 
 
@@ -428,6 +433,9 @@ def load_report(
         newest = complete[-1].software or {} if complete else {}
         whole = whole_runs(complete, store.curves(fingerprint))
         used = uses(read, fingerprint, chosen)
+        if policy is not None:
+            known = stated_target(policy.policy, collapse_limit_of(policy.policy, used))
+            policy = replace(policy, policy=replace(policy.policy, target_accuracy=known))
         # A later run counts for the switch point that held in it.
         later = [replace(use, candidate_percent=use.held_percent) for use in used]
         whole |= whole_runs(later, store.curves(fingerprint, of_uses=True))

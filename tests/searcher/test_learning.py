@@ -29,6 +29,7 @@ from syncswitch.searcher.learning import (
     simulated_policy,
     used_job,
 )
+from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.search.plan import steps_of
 from syncswitch.searcher.search.policy_words import promise_sentences, uses_sentence, uses_text
 from syncswitch.searcher.strategies.adaptive.strategy import (
@@ -842,6 +843,7 @@ def test_a_first_run_that_collapsed_is_no_target_once_others_show_it(url: str) -
     assert page.exit_code == 0
     assert "0.4915 is" not in page.stdout
     assert "1 run of the first protocol alone collapsed" in page.stdout
+    assert load_report(url, "digits").acceptance is None
     # What the next one reaches is the target.
     said = record(url, planned.policy, ended(100.0, 0.7301, 3))
     assert "the target is measured: BSP alone reached an accuracy of 0.7301" in said[0]
