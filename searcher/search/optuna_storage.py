@@ -37,7 +37,8 @@ from syncswitch.storage.database.inspection import (
 )
 from syncswitch.storage.errors import Command, DatabaseError, FatalError, Run, one_line
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.flat import flat, nested
+from syncswitch.storage.records.job import Job, Protocols, ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.possible import stored_fault
 from syncswitch.storage.trials.store import TrialStore
@@ -244,15 +245,16 @@ def _differences(database: Database) -> Iterator[tuple[str, str]]:
 
 def _impossible(database: Database) -> Iterator[tuple[str, str]]:
     store, registry = TrialStore(database), PolicyRegistry(database)
-    jobs: dict[str, tuple[WorkloadIdentity, dict[int, tuple[Evaluation, ...]]]] = {}
+    jobs: dict[str, tuple[Job, dict[int, tuple[Evaluation, ...]]]] = {}
     for row in store.each_trial(kinds=("search", "import", "use"), state=TrialState.COMPLETE):
         fingerprint = row.job.fingerprint
         if fingerprint not in jobs:
-            job = registry.workload(fingerprint)
-            assert job is not None  # a trial refers to it
+            known = registry.workload(fingerprint)
+            assert known is not None  # a trial refers to it
             curves = store.curves(fingerprint) | store.curves(fingerprint, of_uses=True)
-            jobs[fingerprint] = job.identity, curves
-        identity, curves = jobs[fingerprint]
+            jobs[fingerprint] = known.job, curves
+        job, curves = jobs[fingerprint]
+        identity = ScheduledJob(job, nested(Protocols, flat(row.job)))
         if fault := stored_fault(row, identity, curves.get(row.trial_id, ())):
             yield "impossible", f"run with trial_id {row.trial_id} ({fault})"
 
