@@ -84,7 +84,7 @@ def test_others_do_not_wait_for_a_worker_that_never_comes(
     period: int, workers: int, pushes: int
 ) -> None:
     driven = cluster(f"local-sgd:{period}:semi-sync", workers)
-    groups = set()
+    groups = set[tuple[int, ...]]()
     for choice in range(pushes):
         driven.groups = ()
         others = sorted(driven.running - {0})
