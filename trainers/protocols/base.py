@@ -191,6 +191,18 @@ class SyncProtocol(ABC):
         The late push of a worker that was removed is ignored.
         """
 
+    @property
+    def next_seconds(self) -> float:
+        """When `on_time` is to be called if nothing happens before; infinite for never.
+
+        By the clock of `on_push`. A cluster may be a little late.
+        """
+        return math.inf
+
+    def on_time(self, now_seconds: float) -> Release:
+        """Notes that nothing has happened until `next_seconds`."""
+        return NOBODY
+
     @abstractmethod
     def add(self, worker: int) -> Release:
         """Lets `worker` take part from now on, be it new or back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from syncswitch.trainers.protocols.base import (
+    NOBODY,
     AfterAverage,
     Exchange,
     Release,
@@ -54,10 +56,11 @@ class LocalSGD(BSP):
     it has finished one: fast workers make more of them, and nobody waits for more than one step.
     All replicas weigh the same, so that each gradient counts as it does otherwise; that of a slow
     worker has moved less. A worker that ends no step in a whole period, while others do its share,
-    is not waited for: its replica is in the average after that step. Equal workers make H steps
-    each, as otherwise. After Stripelis et al., Semi-Synchronous Federated Learning (arXiv
-    2102.02849), and the dynamic local updates of Liu et al., Asynchronous Local-SGD Training for
-    Language Modeling (arXiv 2401.09135); without a clock, known speeds, or an outer optimizer.
+    is not waited for, and nobody waits for longer than the period has taken until then: who is at a
+    step still is in the average after it. Equal workers make H steps each, as otherwise. After
+    Stripelis et al., Semi-Synchronous Federated Learning (arXiv 2102.02849), and the dynamic local
+    updates of Liu et al., Asynchronous Local-SGD Training for Language Modeling (arXiv 2401.09135);
+    without known speeds or an outer optimizer.
 
     Args:
         period_steps: H, the number of steps of each worker from one average to the next.
@@ -102,6 +105,11 @@ class LocalSGD(BSP):
         self._left: dict[int, int] = {}
         self._pool = 0
         self._ended: set[int] = set()
+        # When the last push came; when this period began, or the first push came; and since when
+        # somebody waits for its end.
+        self._now_seconds: float | None = None
+        self._began_seconds: float | None = None
+        self._waiting_seconds = math.inf
 
     @override
     @classmethod
@@ -140,6 +148,29 @@ class LocalSGD(BSP):
         self._done, self._second_since = done, second_since or 0
 
     @override
+    @property
+    def next_seconds(self) -> float:
+        if not (self._is_semi_synchronous and self._arrived) or self._began_seconds is None:
+            return math.inf
+        taken_seconds = self._waiting_seconds - self._began_seconds
+        return self._waiting_seconds + taken_seconds if taken_seconds > 0 else math.inf
+
+    @override
+    def on_time(self, now_seconds: float) -> Release:
+        self._now_seconds = now_seconds
+        return self._next_round() if now_seconds >= self.next_seconds else NOBODY
+
+    @override
+    def on_push(self, worker: int, now_seconds: float) -> Release:
+        self._now_seconds = now_seconds
+        if self._began_seconds is None:
+            self._began_seconds = now_seconds
+        release = super().on_push(worker, now_seconds)
+        if self._arrived:
+            self._waiting_seconds = min(self._waiting_seconds, now_seconds)
+        return release
+
+    @override
     def remove(self, worker: int) -> Release:
         # Its replica is lost with it. What it has left of its steps is not for others to do.
         self._arrived.discard(worker)
@@ -166,6 +197,7 @@ class LocalSGD(BSP):
     @override
     def _next_round(self) -> Release:
         release = super()._next_round()
+        self._began_seconds, self._waiting_seconds = self._now_seconds, math.inf
         steps = self._period_steps
         if self._is_growing:
             steps = grown_steps(self._least_steps, steps, self._done, self._second_since)

@@ -73,7 +73,7 @@ class SegmentSteps:
 
     No ticket goes beyond the end of the segment, so there is no overshoot. A step whose worker is
     lost is handed out again. Call `hand_out` after each call that may release a worker: `push`,
-    `leave`, `lose` and `join`.
+    `on_time`, `leave`, `lose` and `join`.
 
     `undone` are steps before `done` that are still to be done, while as many later ones are done. A
     ticket has `batches` worker-steps, the last one of the segment maybe fewer. The attribute `done`
@@ -149,6 +149,15 @@ class SegmentSteps:
             self._stale.add(ticket.worker_step)
         groups = self._take(release)
         return groups + self._leave(worker) if worker in self._leaving else groups
+
+    @property
+    def next_seconds(self) -> float:
+        """When `on_time` is to be called if nothing happens before; see `SyncProtocol`."""
+        return self._protocol.next_seconds
+
+    def on_time(self, now_seconds: float) -> Groups:
+        """Notes that it is so late; returns groups whose work is to be joined."""
+        return self._take(self._protocol.on_time(now_seconds))
 
     def leave(self, worker: int) -> Groups:
         """Gives `worker` no more steps; the one that it has still counts."""

@@ -409,6 +409,11 @@ class SegmentPlayer:
     def _go_on(self) -> None:
         event: Moment = self._events[0][:2] if self._events else NEVER
         first = min(event, self._down.next, self._up.next)
+        timed = self._steps.next_seconds
+        if timed < min(first[0], self._membership.next_seconds):
+            self._now = timed
+            self._hand_out(self._join(self._steps.on_time(timed), timed), timed)
+            return
         if self._membership.next_seconds <= first[0]:
             self._now = self._membership.wait(self._now)
             self._change(self._membership.advance(self._steps.done, self._now))

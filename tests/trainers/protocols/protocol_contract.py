@@ -71,6 +71,10 @@ class Cluster:
         self._buffered[worker] += 1
         return self._take(self.protocol.on_push(worker, self.now_seconds))
 
+    def on_time(self, seconds: float) -> list[int]:
+        self.now_seconds = seconds
+        return self._take(self.protocol.on_time(seconds))
+
     def leave(self, worker: int) -> list[int]:
         self.active.discard(worker)
         self.running.discard(worker)

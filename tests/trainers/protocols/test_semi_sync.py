@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.protocols import Exchange, ReplicaStep, choose_protocol
+from syncswitch.trainers.protocols import NOBODY, Exchange, ReplicaStep, choose_protocol
 from syncswitch.trainers.protocols.local_sgd import LocalSGD, grown_steps
 from tests.properties import more_examples
 from tests.trainers.protocols.protocol_contract import (
@@ -92,6 +93,38 @@ def test_others_do_not_wait_for_a_worker_that_never_comes(
         groups.update(driven.groups)
     assert groups <= {tuple(range(1, workers))}
     assert bool(groups) == (workers > 2 and pushes >= period * workers - 1)
+
+
+@given(st.integers(2, 8), st.integers(3, 6), st.integers(0, 60), st.integers(0, 7))
+def test_nor_for_one_that_stays_away_whenever_it_does(
+    period: int, workers: int, before: int, choice: int
+) -> None:
+    """They wait for as long as the period has taken, and not again in the next one."""
+    driven = cluster(f"local-sgd:{period}:semi-sync", workers)
+    protocol = driven.protocol
+    for place in range(before):
+        pushed(driven, place)
+    lost = sorted(driven.running)[choice % len(driven.running)]
+    waits = 0
+    for _ in range(4 * workers * period):
+        if driven.running == {lost}:
+            at = protocol.next_seconds
+            assert driven.now_seconds < at <= 2 * driven.now_seconds
+            assert protocol.on_time(at - 0.5) == NOBODY
+            assert driven.on_time(at) == sorted(driven.active - {lost})
+            waits += 1
+        driven.push(min(driven.running - {lost}))
+    assert waits <= 1
+    driven.push(lost)
+    assert math.isinf(protocol.next_seconds) or driven.waiting
+
+
+def test_nobody_waits_for_the_time_without_the_word() -> None:
+    driven = cluster("local-sgd:3", 2)
+    for _ in range(3):
+        driven.push(0)
+    assert math.isinf(driven.protocol.next_seconds)
+    assert driven.on_time(1e6) == []
 
 
 @given(st.integers(1, 5), MORE_WORKERS, st.integers(0, 40))

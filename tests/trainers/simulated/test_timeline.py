@@ -224,6 +224,18 @@ def late(start_seconds: float, **fields: float) -> ClusterProfile:
     return cluster(stragglers=(one,))
 
 
+@pytest.mark.parametrize("start_seconds", [0.0, 5.0, 7.5])
+def test_nobody_waits_longer_than_a_period_for_who_stays_away(start_seconds: float) -> None:
+    """Two others do what is left, in periods of 12 steps; once they wait as long as one took."""
+    away = late(start_seconds, delay_seconds=500.0)
+    done = play("local-sgd:4:semi-sync", away, 3, 120)
+    assert done[-1][0] == 120
+    seconds = {steps: at for steps, at in done if at < 500.0}
+    assert max(seconds) == 119
+    assert seconds[119] <= 120 / 2 + 12 / 2
+    assert done[-1][1] >= 500.0
+
+
 UNEVEN = cluster(compute_seconds=0.3, relative_speeds=(1.0, 0.5, 2.0, 0.8))
 BARRIER = network(barrier_seconds=0.5)
 CHATTY = cluster(latency_seconds=0.125, barrier_seconds=0.5)

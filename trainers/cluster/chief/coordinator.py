@@ -133,6 +133,19 @@ class Coordinator:
                 raise
             self._changed.notify_all()
 
+    def tick(self) -> None:
+        """Tells the protocol the time if it wants to know; to be called now and then."""
+        try:
+            with self._lock:
+                now_seconds = time.monotonic()
+                if self._steps is None or self.stopping or now_seconds < self._steps.next_seconds:
+                    return
+                self._settle(self._steps.on_time(now_seconds))
+                self._go_on()
+                self._changed.notify_all()
+        except BaseException as error:
+            self.fail(None, error)
+
     def lose(self, worker: int, *, is_applied: bool) -> None:
         """Records the loss of a worker; another one does its step unless that was applied."""
         with self._lock:

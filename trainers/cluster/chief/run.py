@@ -254,6 +254,7 @@ class TrainingRun:
         self._coordinator.begin(machine, end, self._undone, batches)
         self._undone = ()
         while not self._coordinator.wait_until_drained(_PROGRESS_SECONDS):
+            self._coordinator.tick()
             self._report_progress()
             self._back_up_if_due(segment)
         if self._coordinator.error is not None:

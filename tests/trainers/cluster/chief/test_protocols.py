@@ -205,11 +205,12 @@ class TestLimits:
         np.testing.assert_allclose(counted, round(counted[0]), rtol=1e-3)
         assert 150 < counted[0] < 199.5
 
+    @pytest.mark.parametrize("held_step", [2, 60, 77])
     def test_averages_do_not_wait_for_a_worker_that_does_not_come(
-        self, make_trainer: MakeTrainer, tmp_path: Path
+        self, make_trainer: MakeTrainer, tmp_path: Path, held_step: int
     ) -> None:
         """Its step still counts: an average without it leaves the mean of all replicas as it is."""
-        held = BusyGate(2, batches=100)
+        held = BusyGate(held_step, batches=100)
         data = replace(constant_data(), transform=held.transform)
         workload = replace(CONSTANT, momentum=0.0, data=lambda: data)
         spec = spec_of(workload, 4, 0.0, protocols=("bsp", "local-sgd:4:semi-sync"))
