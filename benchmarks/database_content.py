@@ -169,6 +169,7 @@ def _search(search: int, identity: ScheduledJob) -> Row:
         "registered_at": _START + timedelta(hours=search),
         "options": {},
         "pairs": [],
+        "dropped": {},
     }
 
 

@@ -96,7 +96,7 @@ class SearchState:
         return [
             trial
             for trial in self.trials
-            if trial.user_attrs.get(PAIR, self.pair) == self.pair
+            if self.pair in (None, trial.user_attrs.get(PAIR, self.pair))
             or trial.params.get(PARAMETER) == highest
         ]
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 _ANY = "any"
 _ANY_SECONDS = (
-    *("asp", "qsr:8:RATE:semi-sync", "local-sgd:8:semi-sync", "selsync:0.3"),
+    *("asp", "qsr:8:RATE:semi-sync", "local-sgd:4:semi-sync", "selsync:0.3"),
     *("ssp:3", "dssp:3-15", "gba:3"),
 )
 

@@ -322,7 +322,7 @@ def test_what_init_writes_trains(invoke: Invoke, tmp_path: Path) -> None:
 
 
 def test_any_is_each_second_protocol_with_the_rate_of_the_workload() -> None:
-    seconds = ["asp", "qsr:8:0.16:semi-sync", "local-sgd:8:semi-sync", "selsync:0.3"]
+    seconds = ["asp", "qsr:8:0.16:semi-sync", "local-sgd:4:semi-sync", "selsync:0.3"]
     seconds += ["ssp:3", "dssp:3-15", "gba:3"]
     found = chosen_pairs(SimulatedCluster(), ["any"], "breast-cancer", 8)
     assert found == tuple(("bsp", second) for second in seconds)
