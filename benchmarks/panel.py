@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.console import at_most, new_table, parser
-from benchmarks.panel_jobs import OPEN, UNSEEN, PanelJob
+from benchmarks.panel_jobs import BY_ROWS, OPEN, UNSEEN, PanelJob
 from benchmarks.trainings import PROFILE, Recorded, Training
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
 from syncswitch.trainers.model.kept import kept_for_the_next
@@ -29,7 +29,7 @@ from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 
 THRESHOLD = 0.01
-JOBS = {job.workload.name: job for job in (*OPEN, *UNSEEN)}
+JOBS = {job.workload.name: job for job in (*OPEN, *UNSEEN, *BY_ROWS)}
 
 
 def trained(

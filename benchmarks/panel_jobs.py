@@ -353,6 +353,12 @@ OPEN: tuple[PanelJob, ...] = (
     ),
     _job("recommender", _recommender, _tastes, _optimizer("Adam"), 0.002, 2400, workers=4),
 )
+BY_ROWS: tuple[PanelJob, ...] = (
+    _job("recommender-rows", _recommender, _tastes, _optimizer("Adam"), 0.002, 2400, workers=4,
+         least_embedding_values=1),
+)  # fmt: skip
+"""Jobs again, with embeddings that are trained by rows."""
+
 UNSEEN: tuple[PanelJob, ...] = (
     _job("gpt-sources", _gpt(24, 1), _next_letters(_sources), _optimizer("AdamW"),
          _cosine(0.002, 2400), 2400, batch_size=16),

@@ -16,7 +16,8 @@ from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.embeddings import SettledEmbeddings
+from syncswitch.trainers.model.embeddings import EmbeddingShard, SettledEmbeddings
+from syncswitch.trainers.model.own_slots import OwnSlots
 from syncswitch.trainers.model.row_rules import row_rule
 from syncswitch.trainers.model.state import read_checkpoint
 from syncswitch.trainers.trainer import Observer, Trainer
@@ -142,6 +143,33 @@ STRICT = Band(
 """No test is as good, so the third one after the switch is an alarm."""
 
 TESTED_OFTEN = replace(CLICKS, name="tested often", evaluation_interval_worker_steps=8)
+
+
+STEERED = replace(CLICKS, name="steered", optimizer=adam, learning_rate=0.001)
+"""The rate of its workers rises after the switch."""
+
+
+def check_rows_move_at_the_raised_rate(
+    trainer: Trainer, spec: TrialSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As whole parameters do, in a run of `STEERED` by four workers without BSP."""
+    turned, pushed = list[float](), list[float]()
+    turn, push = OwnSlots.turn, EmbeddingShard.push
+
+    def turning(*given: Any) -> float:
+        turned.append(turn(*given))
+        return turned[-1]
+
+    def pushing(shard: EmbeddingShard, rows: Any, rate: float, *others: Any) -> None:
+        pushed.append(rate)
+        push(shard, rows, rate, *others)
+
+    monkeypatch.setattr(OwnSlots, "turn", turning)
+    monkeypatch.setattr(EmbeddingShard, "push", pushing)
+    trainer.train(spec)
+    assert sorted(pushed) == sorted(turned)
+    assert (min(pushed), len(pushed)) == (0.001, STEERED.total_worker_steps)
+    assert 0.001 < max(pushed) <= 0.002
 
 
 def check_trained_without_room_for_copies(

@@ -205,11 +205,10 @@ def scaling_text(
     raises = ""
     if raised > 1:
         raises = f", which each worker raises up to {scaled(after * raised)} as its gradients allow"
-    comma, by = (" ", "by ") if rate is None else (", ", "")
     return (
-        f"the learning rate{comma}{given} {scaled(before)} before the switch{shared} and"
-        f" {by}{scaled(after)} after it{raises}; if it is meant for all workers already, divide it,"
-        f" or {remedy}"
+        f"the learning rate{' ' if rate is None else ', '}{given} {scaled(before)} before the"
+        f" switch{shared} and {'by ' if rate is None else ''}{scaled(after)} after it{raises}; if"
+        f" it is meant for all workers already, divide it, or {remedy}"
     )
 
 

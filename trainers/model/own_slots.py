@@ -68,8 +68,11 @@ class OwnSlots:
         self._before: Vector | None = None
         self._ahead = slots[:0]
 
-    def turn(self, parameters: Vector, gradient: Vector, rate: float, momentum: float) -> None:
-        """Turns a gradient, in place, into a change; `parameters` are those that it is of."""
+    def turn(self, parameters: Vector, gradient: Vector, rate: float, momentum: float) -> float:
+        """Turns a gradient, in place, into a change; `parameters` are those that it is of.
+
+        Returns the rate, which may have been raised.
+        """
         # Values that diverge become infinite, which the loss reveals.
         with np.errstate(over="ignore", invalid="ignore"):
             if self._update is None:
@@ -78,6 +81,7 @@ class OwnSlots:
                 rate *= self._steering.factor(parameters, gradient)
                 self._look_ahead_with(self._update, parameters, gradient, rate)
         self.updates += 1
+        return rate
 
     def _look_ahead_with(
         self, update: AheadUpdate, parameters: Vector, gradient: Vector, rate: float

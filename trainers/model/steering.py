@@ -45,7 +45,7 @@ class Steering:
 
     def factor(self, parameters: Vector, gradient: Vector) -> float:
         """Returns the factor on the rate for a gradient [P] at these parameters [P]."""
-        if self._most <= 1:
+        if self._most <= 1 or not len(parameters):  # all may be trained by rows
             return 1.0
         spread = slice(None, None, -(-len(parameters) // _MOST_VALUES) or 1)
         now, gradient = parameters[spread], gradient[spread]

@@ -620,7 +620,7 @@ class TrainingExecutor(StepExecutor):
     def _add(self, worker: int, gradient: Gradient, rate: float, step: int) -> None:
         momentum = self._configuration.momentum(step, self._second_since)
         change, before = gradient.values.copy(), self.state
-        self._own[worker].turn(self._pulled_parameters[worker], change, rate, momentum)
+        rate = self._own[worker].turn(self._pulled_parameters[worker], change, rate, momentum)
         with np.errstate(over="ignore", invalid="ignore"):
             parameters = self._projected(before.parameters + change)
         statistics = self._source.move(before.statistics, gradient.contribution)

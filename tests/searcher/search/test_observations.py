@@ -131,8 +131,8 @@ def test_search_status_and_report_see_the_same(
         except UserError:  # the baseline diverged
             return
         seen = read_observations(
-                database, history.study.name, state.rows, recording.identity.protocols
-            )
+            database, history.study.name, state.rows, recording.identity.protocols
+        )
         assert seen == state.finished
         assert course_of(strategy, seen) == course
 

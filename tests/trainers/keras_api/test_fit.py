@@ -400,6 +400,5 @@ def test_it_says_first_what_becomes_of_an_adaptive_rate(
     )
     fit(model, **digits(), policy=None, epochs=1, workers=2, switch_at=50, largest_scaling=2)
     assert caplog.messages[0].startswith(
-        "the learning rate, 0.001 as given, is 0.002 before the switch (times 2, the"
-        " largest_scaling)"
+        "the learning rate, 0.001 as given, is 0.002 before the switch (times 2, the largest_"
     )

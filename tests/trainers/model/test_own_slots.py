@@ -12,7 +12,7 @@ from syncswitch.trainers.model.function import make_ahead
 from syncswitch.trainers.model.layout import FlatLayout
 from syncswitch.trainers.model.optimizer import KerasOptimizer, make_optimizer
 from syncswitch.trainers.model.own_slots import GROWTH, NOISE_SHARE, OwnSlots
-from syncswitch.trainers.model.steering import RISE
+from syncswitch.trainers.model.steering import RISE, Steering
 from tests.trainers.jobs import CONSTANT
 
 RATE = 0.1
@@ -219,6 +219,12 @@ def test_adam_moves_as_in_a_plain_loop_from_moments_of_bsp(keras: Any) -> None:
         expected = change(5 + number, mean, square) + ahead - before
         np.testing.assert_allclose(found[number], expected, rtol=2e-4, atol=1e-5)
         before = ahead
+
+
+def test_a_rate_stays_where_no_parameter_says_more() -> None:
+    """All of them are trained by rows."""
+    steering, nothing = Steering(4.0), np.zeros(0, np.float32)
+    assert [steering.factor(nothing, nothing) for _ in range(9)] == [1.0] * 9
 
 
 def test_a_rate_rises_while_all_go_downhill() -> None:

@@ -19,6 +19,7 @@ from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 from tests.trainers.clicks import (
     ALIKE,
     CLICKS,
+    STEERED,
     STRICT,
     TESTED_OFTEN,
     USERS,
@@ -27,6 +28,7 @@ from tests.trainers.clicks import (
     adam,
     assert_alike,
     assert_same,
+    check_rows_move_at_the_raised_rate,
     check_trained_without_room_for_copies,
     clicks_data,
     final_arrays,
@@ -157,3 +159,10 @@ def test_a_run_without_room_for_copies_goes_on(
 ) -> None:
     trainer, spec = make_trainer(TESTED_OFTEN, 1), spec_of(TESTED_OFTEN, 1, 50.0, band=STRICT)
     check_trained_without_room_for_copies(trainer, spec, tmp_path, monkeypatch)
+
+
+def test_rows_move_at_the_raised_rate_of_their_worker(
+    make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(STEERED, 4)
+    check_rows_move_at_the_raised_rate(trainer, spec_of(STEERED, 4, 0.0), monkeypatch)

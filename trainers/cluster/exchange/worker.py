@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +106,8 @@ class Worker:
                 size = self._sizes.parameters
                 with self._moving:
                     own, change = pulled.model[:size], self._computed[:size]
-                    self._own.turn(own, change, task.rate, task.momentum)
+                    rate = self._own.turn(own, change, task.rate, task.momentum)
+                    task = replace(task, rate=rate)  # at which rows move
         _wait(task.hold, busy_seconds)
         pushed = server.push(caller, task, self._computed, self._row_gradients)
         return Push(loss, pulled.updates, pushed)

@@ -23,6 +23,7 @@ from tests.trainers import jobs
 from tests.trainers.clicks import (
     ALIKE,
     CLICKS,
+    STEERED,
     STRICT,
     TESTED_OFTEN,
     USERS,
@@ -31,6 +32,7 @@ from tests.trainers.clicks import (
     adam,
     assert_alike,
     assert_same,
+    check_rows_move_at_the_raised_rate,
     check_trained_without_room_for_copies,
     final_arrays,
 )
@@ -230,3 +232,10 @@ def test_the_chief_holds_no_table(tmp_path: Path) -> None:
 
     before = train(small)
     assert train(big) - before < BIG_BYTES / 3
+
+
+def test_rows_move_at_the_raised_rate_of_their_worker(
+    make_trainer: Callable[[Workload, int], ClusterTrainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(STEERED, 4)
+    check_rows_move_at_the_raised_rate(trainer, spec_of(STEERED, 4, 0.0), monkeypatch)
