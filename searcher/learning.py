@@ -547,6 +547,8 @@ class NextRun:
         own_jobs: See `Explanation`, as also for `threshold_runs`.
         goes_back: As in `UsedJob`.
         may_begin: Whether it may be the first recorded run of its job.
+        known_from: The policy with another second protocol from which it is known what the first
+            one alone reaches; None where the policy itself says it, or nobody knows.
     """
 
     policy: TimingPolicy | None
@@ -560,6 +562,7 @@ class NextRun:
     threshold_runs: int = 0
     goes_back: bool = True
     may_begin: bool = True
+    known_from: TimingPolicy | None = None
 
 
 def next_run(
@@ -576,7 +579,8 @@ def next_run(
     """
     policy = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
     begins_anew = policy or (allowed is not None and allowed.runs)
-    begin = None if begins_anew else simulated_policy(database, identity)
+    known = None if policy else known_alone(database, identity)
+    begin = None if begins_anew or known else simulated_policy(database, identity)
     if begin is not None:
         begun = _band_of(begin)
         if allowed is not None:
@@ -605,6 +609,7 @@ def next_run(
         own_jobs=0 if is_measured or experience is None else experience.jobs,
         threshold_runs=job.policy.threshold_runs,
         goes_back=job.goes_back,
+        known_from=known,
     )
 
 
@@ -614,7 +619,10 @@ def _unused_job(
     goes_back: bool | None,
     lessons: Iterable[Observation] = (),
 ) -> UsedJob:
-    """A job without a policy, of which nothing is known but what a first run teaches."""
+    """A job without a policy for these protocols, of which a first run may teach something.
+
+    What its first protocol alone reaches is known where it was trained with another second one.
+    """
     policy = unmeasured_policy(identity, BASELINE_PERCENT)
     blank = replace(
         policy,
@@ -622,8 +630,31 @@ def _unused_job(
         software=software_versions(),
         promise=Promise(reason=UNTRIED_REASON),
     )
+    known = known_alone(database, identity)
+    counted: tuple[StoredTrial, ...] = ()
+    if known is not None:
+        alone = (run for run in known.evidence if run.switch_percent == BASELINE_PERCENT)
+        blank = replace(
+            blank,
+            target_accuracy=known.target_accuracy,
+            threshold=known.threshold,
+            threshold_runs=known.threshold_runs,
+            band=_band_of(known),
+            measured=Measured(baseline_seconds=known.measured.baseline_seconds),
+            evidence=tuple(alone),
+        )
+        counted = _counted_uses(database, blank)
     experience = _experience_of_others(database, blank)
-    return UsedJob(blank, (), goes_back is not False, tuple(lessons), experience)
+    return UsedJob(blank, counted, goes_back is not False, tuple(lessons), experience)
+
+
+def known_alone(database: Database, identity: ScheduledJob) -> TimingPolicy | None:
+    """The newest policy of a job that tells what its first protocol alone reaches, if any."""
+    for policy in PolicyRegistry(database).policies(workload=identity.fingerprint):
+        is_alike = policy.protocols.first_protocol == identity.first_protocol
+        if is_alike and policy.target_accuracy is not None and policy.threshold:
+            return policy
+    return None
 
 
 def simulated_policy(database: Database, identity: ScheduledJob) -> TimingPolicy | None:
@@ -698,9 +729,11 @@ def first_policy(
     job = _unused_job(database, identity, goes_back, lessons).held_to(allowed)
     blank, seconds = job.policy, record.training_seconds
     percent, promise, band = blank.switch_percent, blank.promise, blank.band
-    target = accuracy if held == BASELINE_PERCENT and not diverged else None
-    if target is not None and blank.threshold:
-        band = measured_band(target, blank.threshold, [record.evaluations])
+    target = blank.target_accuracy
+    if target is None and held == BASELINE_PERCENT and not diverged:
+        target = accuracy
+        if blank.threshold:
+            band = measured_band(target, blank.threshold, [record.evaluations])
     if begins_from is not None:
         percent = begins_from.switch_percent if diverged else held
         target = begins_from.target_accuracy
@@ -721,7 +754,9 @@ def first_policy(
         measured=Measured(
             mean_accuracy=accuracy if held == percent else None,
             training_seconds=seconds if began == held == percent else None,
-            baseline_seconds=seconds if began == BASELINE_PERCENT else None,
+            baseline_seconds=seconds
+            if began == BASELINE_PERCENT
+            else blank.measured.baseline_seconds,
         )
         if not diverged
         else Measured(),

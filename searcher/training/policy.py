@@ -384,6 +384,8 @@ def _run_text(identity: ScheduledJob, seed: int, planned: NextRun) -> Said:
         return UserError([f"{begin} ", *_unmeasured_text(identity, planned, expected)])
     if policy is None or percent == policy.switch_percent:
         how = f"switches to {second} at {percent:g} %" if is_switch else f"uses {first} alone"
+        if (known := planned.known_from) is not None:
+            how += f"; what {first} alone reaches is known from version {known.version}"
         return f"{begin} {how}"
     how = f"a switch to {second} at {percent:g} %" if is_switch else f"{first} alone"
     usual = f"switches at {policy.switch_percent:g} %"

@@ -598,6 +598,28 @@ def test_a_file_is_held_against_what_its_runs_make_believe(database: Database) -
         assert recorder.band(shared) == BelievedBand(0.9, 0.01, 2, BAND.curve, 0.01)
 
 
+def test_what_the_first_protocol_alone_reaches_is_known_with_every_second_one(
+    database: Database, policy: TimingPolicy
+) -> None:
+    other = changed(IDENTITY, second_protocol="ssp:3")
+    planned = next_run(database, other, expected_runs=3)
+    assert (planned.policy, planned.known_from) == (None, policy)
+    assert planned.expected is None
+    assert planned.band == (policy.band or Band(policy.target_accuracy, policy.threshold))
+    assert next_run(database, changed(IDENTITY, workers=5), 3).known_from is None
+    assert next_run(database, changed(other, first_protocol="ssp:2"), 3).known_from is None
+
+    spec = replace(RECORD.spec, identity=other)
+    phases = (PhaseRecord("bsp", 0, 500, 2.0, 0.0, 0), PhaseRecord("ssp:3", 500, 1000, 1.0, 2.5, 7))
+    record = replace(RECORD, spec=spec, phases=phases, stopped_early=False)
+    first = first_policy(database, other, "digits", record)
+    assert first is not None
+    alone = [run for run in policy.evidence if run.switch_percent == 100]
+    assert (first.version, list(first.evidence)) == (policy.version + 1, alone)
+    assert (first.target_accuracy, first.threshold) == (policy.target_accuracy, policy.threshold)
+    assert first.protocols == other.protocols
+
+
 def test_other_jobs_are_read_only_where_what_they_show_is_needed(
     database: Database, policy: TimingPolicy
 ) -> None:
