@@ -146,11 +146,12 @@ class Campaign:
             try:
                 answer = run.follow(lane)
             except LaneDiedError:
-                run.note_death()
                 if not case.is_often_killed:
                     outcome.problems.append("the process that trains died")
                     self._save_log(case, is_stuck=False)
                 outcome.leftovers += self.close()
+                # A chief outlives it for a moment, and may write a checkpoint more.
+                run.note_death()
                 continue
             if isinstance(answer, Done):
                 outcome.leftovers += answer.threads
