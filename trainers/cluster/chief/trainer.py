@@ -138,6 +138,9 @@ class ClusterTrainer(Trainer):
         if lost is not None:
             elapsed_seconds = max(elapsed_seconds, lost.now_seconds)
             log.add_event(RunEvent("lost", lost.worker_step, elapsed_seconds, lost.reason))
+            if not log.done:
+                why = "from the start, as there was no checkpoint yet"
+                log.add_event(RunEvent("resumed", 0, elapsed_seconds, why))
         injections = [parse_injection(text) for text in spec.conditions.injections]
         check_injections(injections, self._cluster.kind, len(self._cluster.servers))
         active = ActiveInjections(

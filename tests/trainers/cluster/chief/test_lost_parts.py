@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.trainers.cluster.chief import recovery, run
+from syncswitch.trainers.cluster.chief.clock import LostChief
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Caller, Push, Task
 from syncswitch.trainers.cluster.exchange.remote import RemoteServer
@@ -352,3 +354,22 @@ def test_a_step_that_one_server_has_is_made_again_for_the_other_alone(
     assert kinds(record) == {"lost": 1, found: 1, "switched": 1}
     assert who == WORKER or set(undone[1][60]) == {0}
     assert [task.taken for task in struck] == [(), (0,)]
+
+
+@pytest.mark.parametrize("percents", [(), (25.0,)])
+def test_a_run_says_where_it_goes_on_after_its_chief_was_lost(
+    tmp_path: Path, percents: tuple[float, ...]
+) -> None:
+    spec = spec_of(
+        COUNTING, 2, 50.0, checkpoint_directory=tmp_path, checkpoint_percents=(*percents, 100.0)
+    )
+    with ClusterTrainer(COUNTING, 2) as trainer:
+        trainer.train(spec)
+        for last in tmp_path.glob("*-at-100.0.npz"):
+            last.unlink()
+        lost = LostChief(3, 1.0, reason="the chief: it died")
+        record = trainer.train(replace(spec, resume=True), lost=lost)
+    kinds = [event.kind for event in record.events if event.kind in ("lost", "resumed")]
+    assert sorted(kinds) == ["lost", "resumed"]
+    (resumed,) = (event for event in record.events if event.kind == "resumed")
+    assert resumed.reason.startswith("from seed-" if percents else "from the start, as there was")
