@@ -207,3 +207,14 @@ def test_stragglers(play: Play) -> None:
     assert all(f" moderate      {online}" in out for online in ("none", "greedy", "elastic"))
     out = play(detector, "--runs", 1, "--rounds", 30, "--processes", 1)
     assert all(f"stragglers: {number}" in out for number in (1, 2))
+
+
+def test_language_models_in_pytorch(play: Play) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch, which is in the extra lightning")
+    from benchmarks import pytorch_language
+
+    given = ("--jobs", "gpt-sources", "--seeds", 1, "--steps", 8, "--percents", 50)
+    out = play(pytorch_language, *given, "--periods", 2, "--ways", "averaged:2", "kept:1")
+    assert [line.split()[1:-2] for line in out.splitlines() if "gpt-sources" in line][1:] == [
+        ["gpt-sources", "│", "50", "%", "│", "2", "│", way, "│"] for way in ("averaged:2", "kept:1")
+    ]

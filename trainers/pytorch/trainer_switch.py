@@ -7,9 +7,10 @@ Only this module and the callbacks import PyTorch.
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -28,11 +29,18 @@ _LOST = (
 )
 
 
+# In the state of PyTorch's optimizers.
+_SECOND_MOMENTS = ("exp_avg_sq", "square_avg")
+
+
 class SecondWay:
     """A second way of training, for subclasses; all processes call the same methods."""
 
     def attach(self, model: nn.Module) -> None:
         """Takes the wrapped model when its training begins or goes on."""
+
+    def take_optimizers(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Takes the optimizers of the model; called before each step, ahead of `use`."""
 
     def use(self, is_second: bool) -> None:
         """Called before each step, of every run; `is_second` tells in which way it is made.
@@ -56,18 +64,31 @@ class LocalSgd(SecondWay):
     Source: Lin et al., Don't Use Large Mini-Batches, Use Local SGD (ICLR 2020). A communication
     hook of DDP exchanges gradients in the first way, as DDP does, and none in the second. The
     models are averaged `period` steps after the last average, and before they are tested or saved,
-    so that rank 0 tests and saves the mean; each process keeps its own momentum and other optimizer
-    state.
+    so that rank 0 tests and saves the mean. So are momentum and other optimizer state.
 
     Args:
         period: Steps from one average to the next, or `qsr:STEPS:ALPHA`; see `AveragePeriod`.
+        optimizer: `kept` lets each process keep its own momentum and other optimizer state, which
+            an average then need not send.
+        rate: Factor on the learning rate in the second way, whatever its schedule says; None for
+            the root of the number of processes with Adam and the like, and 1 with others. The
+            second moments are those of single batches then, and make steps as much shorter.
 
     Raises:
-        UserError: The period is neither.
+        UserError: One of them is out of range.
     """
 
-    def __init__(self, period: int | str = 16) -> None:
+    def __init__(
+        self, period: int | str = 16, optimizer: str = "averaged", rate: float | None = None
+    ) -> None:
         self._period = AveragePeriod(period)
+        if optimizer not in ("averaged", "kept"):
+            raise UserError(parameter="optimizer", value=optimizer, allowed="'averaged' or 'kept'")
+        if rate is not None and not 0 < rate < math.inf:
+            raise UserError(parameter="rate", value=rate, allowed="above 0")
+        self._is_kept, self._rate, self._is_told = optimizer == "kept", rate, False
+        self._optimizers: Sequence[torch.optim.Optimizer] = ()
+        self._raised = WeakKeyDictionary[torch.optim.Optimizer, list[Any]]()
         self._is_local = False
         self._model: nn.Module | None = None
 
@@ -90,6 +111,46 @@ class LocalSgd(SecondWay):
                 f" {type(model).__name__}; train with DDP, or give your own SecondWay"
             )
 
+    def take_optimizers(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self._optimizers = () if self._is_kept else optimizers
+        for one in optimizers:
+            own = getattr(one, "optimizer", one)  # in that of Accelerate
+            if own not in self._raised:
+                self._raised[own] = []
+                own.register_step_pre_hook(self._raise)
+                own.register_step_post_hook(self._lower)
+
+    # Only within a step, as schedules may go by the rate of the step before.
+    def _raise(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        factor = self._factor(optimizer) if self._is_local else 1.0
+        if factor != 1:
+            self._raised[optimizer] = [group["lr"] for group in optimizer.param_groups]
+            for group in optimizer.param_groups:
+                group["lr"] = group["lr"] * factor
+
+    def _lower(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        for group, rate in zip(optimizer.param_groups, self._raised[optimizer], strict=False):
+            group["lr"] = rate
+        self._raised[optimizer] = []
+
+    def _factor(self, optimizer: torch.optim.Optimizer) -> float:
+        if self._rate is not None or not isinstance(self._model, DistributedDataParallel):
+            return self._rate or 1.0
+        state: dict[str, Any] = next(iter(optimizer.state.values()), {})
+        if not any(name.startswith(_SECOND_MOMENTS) for name in state):
+            return 1.0
+        factor = math.sqrt(dist.get_world_size(self._model.process_group))
+        if not self._is_told and dist.get_rank() == 0:
+            _log.warning(
+                "each process trains with %.3g times the learning rate in the second way, the root"
+                " of the number of processes, as %s sees single batches there; LocalSgd(rate=1)"
+                " leaves it",
+                factor,
+                type(optimizer).__name__,
+            )
+        self._is_told = True
+        return factor
+
     def use(self, is_second: bool) -> None:
         if not is_second:
             self._period.restart()
@@ -106,12 +167,8 @@ class LocalSgd(SecondWay):
             return
         trained = [one for one in self._model.parameters() if one.requires_grad]
         group = self._model.process_group
-        with torch.no_grad():
-            mean = torch.cat([one.reshape(-1) for one in trained]) / dist.get_world_size(group)
-            dist.all_reduce(mean, group=group)
-            means = mean.split([one.numel() for one in trained])
-            for parameter, own in zip(trained, means, strict=True):
-                parameter.copy_(own.view_as(parameter))
+        for tensors in (trained, *_states(self._optimizers, trained)):
+            _average(tensors, trained, group)
 
     def _exchange(
         self, group: dist.ProcessGroup, bucket: dist.GradBucket
@@ -121,6 +178,39 @@ class LocalSgd(SecondWay):
         own = torch.futures.Future[torch.Tensor]()
         own.set_result(bucket.buffer())
         return own
+
+
+def _states(
+    optimizers: Iterable[torch.optim.Optimizer], trained: Sequence[nn.Parameter]
+) -> Iterable[list[torch.Tensor | None]]:
+    """Yields the momenta of these parameters, then other tensors that optimizers keep of each."""
+    found: dict[str, dict[nn.Parameter, torch.Tensor]] = {}
+    for optimizer in optimizers:
+        for parameter, state in optimizer.state.items():
+            for name, value in state.items():
+                # A step is a number of the optimizer's, even where the parameter is one as well.
+                if torch.is_tensor(value) and value.shape == parameter.shape and name != "step":
+                    found.setdefault(name, {})[parameter] = value
+    for name in sorted(found):
+        yield [found[name].get(one) for one in trained]
+
+
+def _average(
+    tensors: Sequence[torch.Tensor | None],
+    trained: Sequence[nn.Parameter],
+    group: dist.ProcessGroup,
+) -> None:
+    """Averages tensors, each as long as its parameter, in place; what is missing counts as 0."""
+    with torch.no_grad():
+        filled = [
+            torch.zeros_like(parameter) if own is None else own
+            for own, parameter in zip(tensors, trained, strict=True)
+        ]
+        mean = torch.cat([one.reshape(-1) for one in filled]) / dist.get_world_size(group)
+        dist.all_reduce(mean, group=group)
+        means = mean.split([one.numel() for one in filled])
+        for tensor, own in zip(filled, means, strict=True):
+            tensor.copy_(own.view_as(tensor))
 
 
 class TrainerSwitch:
@@ -207,7 +297,8 @@ class TrainerSwitch:
         if self._began is None:
             self._began = time.monotonic()
 
-    def before_step(self, step: int, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+    def before_step(self, step: int, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self._second_way.take_optimizers(optimizers)
         self._rate = max(group["lr"] for one in optimizers for group in one.param_groups)
         self._is_second = self._switch.is_second(step)
         self._second_way.use(self._is_second)

@@ -138,7 +138,8 @@ def reference(library: str, second: range) -> list[tuple[float, float]]:
         # Averages of the period, and before checkpoints and tests, from which it counts anew.
         local_steps = local_steps + 1 if done in second else 0
         if local_steps == problem.PERIOD or (local_steps and (done + 1) % 5 == 0):
-            weights, local_steps = [sum(weights) / 2] * 2, 0
+            weights, speeds = [sum(weights) / 2] * 2, [sum(speeds) / 2] * 2
+            local_steps = 0
     return found
 
 
