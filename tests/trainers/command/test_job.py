@@ -118,7 +118,7 @@ def test_what_cannot_be_run_is_refused(said: Said) -> None:
         ({"name": "other"}, False),
         ({"total_steps": 999}, False),
         ({"workers": 2}, False),
-        ({"protocols": ("ddp", "local-sgd")}, False),
+        ({"protocols": ("ddp", "local-sgd")}, True),
         ({"template": CommandTemplate.parse("python3 train.py")}, False),
         ({"template": CommandTemplate.parse(f"{shutil.which('python3')}{TEXT[7:]}")}, True),
         ({"metric_pattern": "(?P<step>.)(?P<accuracy>.)"}, True),

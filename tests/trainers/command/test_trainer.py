@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import Protocols, RunConditions
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
@@ -328,9 +328,8 @@ class TestCommandTrainer(TrainerContract):
         self, workload: Workload, workers: int, switch_percent: float, **fields: Any
     ) -> TrialSpec:
         first, second = fields.pop("protocols", ("bsp", "asp"))
-        identity = replace(
-            self.make_job(workload, workers).identity, first_protocol=first, second_protocol=second
-        )
+        job = self.make_job(workload, workers)
+        identity = replace(job.identity, protocols=Protocols(first, second))
         fields = {"seed": 1, **fields}
         return TrialSpec(identity, switch_percent, **fields)
 
