@@ -137,9 +137,11 @@ def most_raise(workload: Workload, workers: int) -> float:
     """Returns up to how many times an own optimizer raises its rate after the switch.
 
     With single batches an adaptive optimizer keeps BSP's pace at BSP's rate over the root of n
-    (`Steering`); with SGD a worker's own rate does.
+    (`Steering`); with SGD a worker's own rate does, with BSP's batch BSP's own.
     """
     if workload.optimizer is None or not is_adaptive(build_optimizer(workload)):
+        return 1.0
+    if workload.batch_after_switch == "global":
         return 1.0
     scaling = min(workers, workload.largest_scaling or workers)
     return max(1.0, scaling / math.sqrt(workers))

@@ -284,6 +284,7 @@ def test_an_adaptive_optimizer_may_raise_its_rate_to_that_of_bsp_over_the_root_o
 
     job = replace(CONSTANT, optimizer=kind and optimizer, largest_scaling=limit)
     assert most_raise(job, workers) == pytest.approx(most)
+    assert most_raise(replace(job, batch_after_switch="global"), workers) == 1
 
 
 def test_the_rate_of_an_adaptive_round_rises_from_that_of_one_worker(keras: Any) -> None:
