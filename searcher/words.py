@@ -9,6 +9,7 @@ from syncswitch.storage.policies.unmeasured import recorded_jobs_text
 from syncswitch.storage.records.job import (
     OWN_MOMENTUM,
     OWN_OPTIMIZER,
+    SEMI_SYNC,
     RunConditions,
     protocol_label,
     protocol_text,
@@ -66,6 +67,8 @@ def momentum_text(rule: str | None) -> str | None:
         return rule and "each worker keeps its own momentum"
     if rule == OWN_OPTIMIZER:
         return "each worker has an optimizer of its own"
+    if rule == SEMI_SYNC:
+        return "the momenta of all workers are averaged"
     return "all workers share one momentum" + ("" if rule == "same" else f", {rule}")
 
 

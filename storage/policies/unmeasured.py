@@ -12,6 +12,7 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import (
     OWN_MOMENTUM,
     OWN_OPTIMIZER,
+    SEMI_SYNC,
     Protocols,
     ScheduledJob,
     protocol_text,
@@ -65,7 +66,7 @@ def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = Non
         raise UserError(f"switch_at is {switch_percent:g}: give a percent from 0 to 100")
     threshold = identity.decided_by.usual_threshold
     expected = _ANY if threshold else _ANY_WITHOUT_THRESHOLD
-    if identity.momentum_after_switch == OWN_MOMENTUM:
+    if identity.momentum_after_switch in (OWN_MOMENTUM, SEMI_SYNC):
         expected = _OWN if threshold else _OWN_WITHOUT_THRESHOLD
     elif identity.momentum_after_switch == OWN_OPTIMIZER:
         expected = _OWN_OPTIMIZER if threshold else _OWN_OPTIMIZER_WITHOUT_THRESHOLD

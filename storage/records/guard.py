@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from syncswitch.storage.records.job import OWN_RULES
+from syncswitch.storage.records.job import EARLY_RULES
 
 _MOST_HALVINGS = 6  # as in a usual search
 _SAFE_PERCENT = 25.0
@@ -226,9 +226,9 @@ class GuardOutcome:
 def later_switch_points(switch_percent: float, momentum: str | None = None) -> tuple[float, ...]:
     """Returns the switch points later than a switch at which a run that fails switches again.
 
-    They are the halvings. With `own` as the momentum after the switch 25 % is the only one: hardly
+    They are the halvings. With a rule that bears an early switch 25 % is the only one: hardly
     any job loses there, and a run that fails at one switch after the other fails for its seed.
     """
     halvings = (50.0 / 2**number for number in range(_MOST_HALVINGS))
-    again = (_SAFE_PERCENT,) if momentum in OWN_RULES else halvings
+    again = (_SAFE_PERCENT,) if momentum in EARLY_RULES else halvings
     return tuple(sorted(percent for percent in again if percent > switch_percent))

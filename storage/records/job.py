@@ -35,6 +35,12 @@ OWN_OPTIMIZER = "own-optimizer"
 OWN_RULES = frozenset({OWN_MOMENTUM, OWN_OPTIMIZER})
 """The rules with which workers share parameters alone."""
 
+SEMI_SYNC = "semi-sync"
+"""The rule of local SGD whose period is counted over all workers: momenta are averaged."""
+
+EARLY_RULES = OWN_RULES | {SEMI_SYNC}
+"""The rules with which recorded jobs bear an early switch."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobKey:

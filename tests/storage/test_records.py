@@ -10,7 +10,13 @@ import pytest
 
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, later_switch_points
-from syncswitch.storage.records.job import OWN_MOMENTUM, ScheduledJob, protocol_label, protocol_text
+from syncswitch.storage.records.job import (
+    OWN_MOMENTUM,
+    SEMI_SYNC,
+    ScheduledJob,
+    protocol_label,
+    protocol_text,
+)
 from syncswitch.storage.records.metric import WORST, Metric, metric_name
 from tests.identities import GENERATED, UNRECORDED
 from tests.records import changed
@@ -194,6 +200,7 @@ def test_with_a_momentum_for_each_worker_it_switches_again_once(
     percent: float, later: tuple[float, ...]
 ) -> None:
     assert later_switch_points(percent, OWN_MOMENTUM) == later
+    assert later_switch_points(percent, SEMI_SYNC) == later
 
 
 @pytest.mark.parametrize(

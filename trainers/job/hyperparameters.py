@@ -13,7 +13,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, OWN_RULES, ScheduledJob
+from syncswitch.storage.policies.second_phases import recorded_phase
+from syncswitch.storage.records.job import (
+    OWN_MOMENTUM,
+    OWN_OPTIMIZER,
+    OWN_RULES,
+    SEMI_SYNC,
+    ScheduledJob,
+)
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.keras_parts import (
     build_optimizer,
@@ -102,14 +109,17 @@ def momentum_rule(workload: Workload, second_protocol: str) -> str:
     """Returns the momentum after the switch as it is carried out with this protocol.
 
     Where no push is applied by itself there is nothing that a worker's own momentum could move; and
-    some optimizers have to be shared, see `_SHARED`.
+    some optimizers have to be shared, see `_SHARED`. Local SGD with a period counted over all
+    workers has a rule of its own, as far as such jobs were recorded.
     """
     variant = workload.momentum_after_switch
     if variant != "own":
         return variant
+    is_sgd = workload.optimizer is None or not is_adaptive(build_optimizer(workload))
+    if is_sgd and recorded_phase(second_protocol, owns_momentum=False) is not None:
+        return SEMI_SYNC
     if not _is_push(second_protocol) or _shared_option(workload) is not None:
         return "same"
-    is_sgd = workload.optimizer is None or not is_adaptive(build_optimizer(workload))
     return OWN_MOMENTUM if is_sgd else OWN_OPTIMIZER
 
 

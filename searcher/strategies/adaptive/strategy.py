@@ -36,7 +36,7 @@ from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
 from syncswitch.searcher.strategies.observation import SHARES, Observation, TrialCosts
 from syncswitch.storage.records.guard import later_switch_points
-from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, OWN_RULES
+from syncswitch.storage.records.job import EARLY_RULES, OWN_MOMENTUM, OWN_OPTIMIZER
 from syncswitch.storage.records.metric import AccuracyRange, possible_accuracy
 from syncswitch.storage.records.policy import Promise
 
@@ -195,7 +195,9 @@ class AdaptiveStrategy(Strategy):
 
     @override
     def with_momentum(self, rule: str | None) -> AdaptiveStrategy:
-        return replace(self, owns_momentum=rule in OWN_RULES, owns_optimizer=rule == OWN_OPTIMIZER)
+        return replace(
+            self, owns_momentum=rule in EARLY_RULES, owns_optimizer=rule == OWN_OPTIMIZER
+        )
 
     @override
     def replicates(self, percent: float) -> Iterable[int]:

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, SEMI_SYNC
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import (
     Configuration,
     highest_rate,
     momentum_after_switch,
+    momentum_rule,
     most_raise,
     rate_function,
     rates_text,
@@ -262,6 +263,25 @@ def test_optimizers_that_workers_cannot_have_to_themselves_are_shared_and_it_is_
     for message in caplog.messages:
         assert message.startswith(f"workload {job.name!r}: {words}")
         assert message.endswith('or give momentum_after_switch="same" if that is meant')
+
+
+@pytest.mark.parametrize(
+    ("second", "changes", "rule"),
+    [
+        ("qsr:8:0.4:semi-sync", {}, SEMI_SYNC),
+        ("local-sgd:4:semi-sync", {"momentum_after_switch": "zero"}, "zero"),
+        ("local-sgd:4:semi-sync", {"optimizer": of_keras("SGD", momentum=0.9)}, SEMI_SYNC),
+        # Nobody has recorded these.
+        ("local-sgd:4:semi-sync", {"optimizer": of_keras("Adam")}, "same"),
+        ("local-sgd:4:zeroed:semi-sync", {}, "same"),
+        ("local-sgd:4:semi-sync:growing", {}, "same"),
+        ("local-sgd:4", {}, "same"),
+    ],
+)
+def test_local_sgd_with_a_period_over_all_workers_has_a_rule_as_far_as_it_was_recorded(
+    second: str, changes: dict[str, Any], rule: str
+) -> None:
+    assert momentum_rule(replace(CONSTANT, **changes), second) == rule
 
 
 @pytest.mark.parametrize(
