@@ -40,22 +40,17 @@ _OF_JOB = (
     "simulated_cluster",
 )
 _PROTOCOLS = ("first_protocol", "second_protocol", "momentum_after_switch")
-_VIEW = "syncswitch_trial_facts"
 
 
 def upgrade() -> None:
     """Moves the columns, and gives the jobs their new fingerprints."""
     connection = op.get_bind()
-    op.execute(f"DROP VIEW {_VIEW}")
     _copy_protocols(connection)
     with _references_checked_at_the_end(connection):
         _renumber(connection)
     for name in _PROTOCOLS:
         op.drop_column("syncswitch_workloads", name)
     _name_dropped(connection)
-    from syncswitch.storage.tables.trial_facts import create_view
-
-    op.execute(create_view())
 
 
 def _name_dropped(connection: Connection) -> None:
