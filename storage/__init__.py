@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
     from syncswitch.storage.policies.file import read_policy_file, write_policy
     from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.records.job import RunConditions, ScheduledJob
+    from syncswitch.storage.records.job import Job, Protocols, RunConditions, ScheduledJob
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import (
         Evaluation,
@@ -28,8 +28,10 @@ __all__ = [
     "Database",
     "Evaluation",
     "FatalError",
+    "Job",
     "PhaseRecord",
     "PolicyRegistry",
+    "Protocols",
     "RetryableError",
     "RunConditions",
     "RunEvent",
@@ -53,7 +55,7 @@ __getattr__ = lazy_names(
         "errors": "FatalError RetryableError SyncSwitchError UserError",
         "policies.file": "read_policy_file write_policy",
         "policies.registry": "PolicyRegistry",
-        "records.job": "RunConditions ScheduledJob",
+        "records.job": "Job Protocols RunConditions ScheduledJob",
         "records.policy": "TimingPolicy",
         "records.trial": "Evaluation PhaseRecord RunEvent TrialRecord TrialSpec",
         "trials.store": "TrialStore",

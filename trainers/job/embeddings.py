@@ -43,6 +43,13 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
 
     Tables are large from this number of values on; those with the indices `but` are built whole.
     """
+    # Whoever looked at the class before the lock might restore what another thread has changed.
+    with _BUILDING, _changed_embeddings(least_values, but) as building:
+        yield building
+
+
+@contextmanager
+def _changed_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
     from keras import layers, ops
 
     embedding, building = layers.Embedding, ThinBuilding()
@@ -85,14 +92,13 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
         # There is one row only, whatever the indices are.
         return call_with(layer, inputs, lambda ids: ops.zeros((*ops.shape(ids), layer.output_dim)))
 
-    with _BUILDING:
-        embedding.build, embedding.embeddings = thin_build, property(watched)
-        embedding.call, embedding.load_own_variables = thin_call, watched_load
-        try:
-            yield building
-        finally:
-            embedding.build, embedding.embeddings, embedding.call = build, embeddings, call
-            embedding.load_own_variables = load
+    embedding.build, embedding.embeddings = thin_build, property(watched)
+    embedding.call, embedding.load_own_variables = thin_call, watched_load
+    try:
+        yield building
+    finally:
+        embedding.build, embedding.embeddings, embedding.call = build, embeddings, call
+        embedding.load_own_variables = load
     building.wanted |= {number for number, one in building.thin.items() if not one.trainable}
 
 

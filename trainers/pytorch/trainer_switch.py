@@ -83,9 +83,9 @@ class LocalSgd(SecondWay):
     ) -> None:
         self._period = AveragePeriod(period)
         if optimizer not in ("averaged", "kept"):
-            raise UserError(parameter="optimizer", value=optimizer, allowed="'averaged' or 'kept'")
+            raise UserError(f"optimizer is {optimizer!r}: give 'averaged' or 'kept'")
         if rate is not None and not 0 < rate < math.inf:
-            raise UserError(parameter="rate", value=rate, allowed="above 0")
+            raise UserError(f"rate is {rate:g}: give a number above 0")
         self._is_kept, self._rate, self._is_told = optimizer == "kept", rate, False
         self._optimizers: Sequence[torch.optim.Optimizer] = ()
         self._raised = WeakKeyDictionary[torch.optim.Optimizer, list[Any]]()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.embeddings import Lookups, embeddings_of, thin_layers
+from syncswitch.trainers.job.embeddings import Lookups, embeddings_of, thin_embeddings, thin_layers
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import build_model
 from tests.trainers.clicks import CLICKS, ITEMS, USERS, WHOLE, WIDTH, clicks_model
@@ -156,3 +157,28 @@ def test_what_cannot_be_cut_into_rows_stays_whole(
                 assert embeddings_of(built) == ()
                 assert (USERS, WIDTH) in [tuple(one.shape) for one in built.variables]
     said(*caplog.messages)
+
+
+def test_builds_at_once_leave_the_class_as_it_was(keras: Any) -> None:
+    before = dict(vars(keras.layers.Embedding))
+    first, second = thin_embeddings(1, set()), thin_embeddings(2, set())
+    inside, may_leave = threading.Event(), threading.Event()
+
+    def build() -> None:
+        with first:
+            inside.set()
+            may_leave.wait(10)
+
+    def build_as_well() -> None:
+        with second:
+            pass
+
+    threads = [threading.Thread(target=one) for one in (build, build_as_well)]
+    threads[0].start()
+    inside.wait(10)
+    threads[1].start()
+    threads[1].join(0.2)  # it waits for the first one
+    may_leave.set()
+    for thread in threads:
+        thread.join(10)
+    assert dict(vars(keras.layers.Embedding)) == before

@@ -107,7 +107,7 @@ def test_a_raised_rate_is_that_of_steps_in_the_second_way_alone(is_wrapped: bool
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(UserError, match="allowed: 'averaged' or 'kept'"):
+    with pytest.raises(UserError, match="give 'averaged' or 'kept'"):
         LocalSgd(optimizer="mean")
-    with pytest.raises(UserError, match="rate is 0; allowed: above 0"):
+    with pytest.raises(UserError, match="rate is 0: give a number above 0"):
         LocalSgd(rate=0)
