@@ -67,6 +67,20 @@ def test_uses_come_into_the_database_as_if_they_had_gone_there(
     assert take_in(database, spool_path) == TakenIn()
 
 
+def test_runs_that_waited_when_the_protocols_were_part_of_the_job_come_in(
+    database: Database, used_policy: TimingPolicy, spool_path: Path
+) -> None:
+    spool_use(spool_path, use_of(used_policy))
+    use = json.loads(spool_path.read_text())
+    spec = use["record"]["spec"]
+    spec["identity"] = {**spec["identity"]["job"], **spec["identity"]["protocols"]}
+    del spec["identity"]["momentum_after_switch"]  # what the first runs left unsaid
+    spool_path.write_text(json.dumps(use) + "\n")
+    assert take_in(database, spool_path) == TakenIn(recorded=1)
+    (stored,) = stored_uses(database, IDENTITY.fingerprint)
+    assert (stored.job.second_protocol, stored.job.momentum_after_switch) == ("asp", "same")
+
+
 def refused(spool_path: Path) -> list[bytes]:
     """Lines that were set aside."""
     return spool_path.with_name("digits.refused.jsonl").read_bytes().splitlines()
