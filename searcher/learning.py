@@ -579,7 +579,7 @@ def next_run(
     """
     policy = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
     begins_anew = policy or (allowed is not None and allowed.runs)
-    known = None if policy else known_alone(database, identity)
+    known = None if policy else known_alone(database, unmeasured_policy(identity))
     begin = None if begins_anew or known else simulated_policy(database, identity)
     if begin is not None:
         begun = _band_of(begin)
@@ -630,31 +630,37 @@ def _unused_job(
         software=software_versions(),
         promise=Promise(reason=UNTRIED_REASON),
     )
-    known = known_alone(database, identity)
+    known = known_alone(database, blank)
     counted: tuple[StoredTrial, ...] = ()
     if known is not None:
-        alone = (run for run in known.evidence if run.switch_percent == BASELINE_PERCENT)
-        blank = replace(
-            blank,
-            target_accuracy=known.target_accuracy,
-            threshold=known.threshold,
-            threshold_runs=known.threshold_runs,
-            band=_band_of(known),
-            measured=Measured(baseline_seconds=known.measured.baseline_seconds),
-            evidence=tuple(alone),
-        )
+        blank = _with_alone(blank, known)
         counted = _counted_uses(database, blank)
     experience = _experience_of_others(database, blank)
     return UsedJob(blank, counted, goes_back is not False, tuple(lessons), experience)
 
 
-def known_alone(database: Database, identity: ScheduledJob) -> TimingPolicy | None:
+def known_alone(database: Database, policy: TimingPolicy) -> TimingPolicy | None:
     """The newest policy of a job that tells what its first protocol alone reaches, if any."""
-    for policy in PolicyRegistry(database).policies(workload=identity.fingerprint):
-        is_alike = policy.protocols.first_protocol == identity.first_protocol
-        if is_alike and policy.target_accuracy is not None and policy.threshold:
-            return policy
+    for other in PolicyRegistry(database).policies(workload=policy.job.fingerprint):
+        is_alike = other.protocols.first_protocol == policy.protocols.first_protocol
+        if is_alike and other.target_accuracy is not None and other.threshold:
+            return other
     return None
+
+
+def _with_alone(policy: TimingPolicy, known: TimingPolicy) -> TimingPolicy:
+    """A policy without a target, with what another one tells of the first protocol alone."""
+    alone = (run for run in known.evidence if run.switch_percent == BASELINE_PERCENT)
+    seconds = known.measured.baseline_seconds
+    return replace(
+        policy,
+        target_accuracy=known.target_accuracy,
+        threshold=known.threshold,
+        threshold_runs=known.threshold_runs,
+        band=_band_of(known),
+        measured=replace(policy.measured, baseline_seconds=seconds),
+        evidence=(*policy.evidence, *alone),
+    )
 
 
 def simulated_policy(database: Database, identity: ScheduledJob) -> TimingPolicy | None:
@@ -795,6 +801,9 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
     """
     fingerprint = policy.job.fingerprint
     counted = _counted_uses(database, policy)
+    known = None if policy.target_accuracy is not None else known_alone(database, policy)
+    if known is not None:
+        policy = _with_alone(policy, known)
     if goes_back is None:
         first_failures = (use.failed[0] for use in counted if use.failed)
         has_begun_anew = any(

@@ -56,7 +56,7 @@ from syncswitch.storage.records.guard import (
 )
 from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, ScheduledJob
 from syncswitch.storage.records.metric import DescribedMetric, Metric
-from syncswitch.storage.records.policy import Promise, TimingPolicy, whole_use
+from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.uses.store import record_use, uses, uses_of
 from syncswitch.storage.uses.summary import UseSummary
@@ -618,6 +618,23 @@ def test_what_the_first_protocol_alone_reaches_is_known_with_every_second_one(
     assert (first.version, list(first.evidence)) == (policy.version + 1, alone)
     assert (first.target_accuracy, first.threshold) == (policy.target_accuracy, policy.threshold)
     assert first.protocols == other.protocols
+
+
+def test_a_policy_without_a_target_gets_that_of_another_second_protocol(
+    database: Database, policy: TimingPolicy
+) -> None:
+    other = changed(IDENTITY, second_protocol="ssp:3")
+    blind = replace(
+        unmeasured_policy(other), study="learning-ssp", software={}, measured=Measured(0.89, 3.0)
+    )
+    blind = PolicyRegistry(database).publish(blind)
+    job = used_job(database, blind)
+    assert job.target is not None
+    assert (job.target.accuracy, job.policy.version) == (policy.target_accuracy, blind.version)
+    planned = next_run(database, other, expected_runs=3)
+    assert planned.band is not None
+    assert planned.band.target_accuracy is not None
+    assert as_known_now(database, blind).target_accuracy is None  # it has no use yet
 
 
 def test_other_jobs_are_read_only_where_what_they_show_is_needed(
