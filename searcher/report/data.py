@@ -445,9 +445,10 @@ def load_report(
         cost: SearchCost | None = None
         finished: list[Observation] = []
         if search is not None:
+            # What its runs with other second protocols cost is its cost, too.
             of_it = {
                 trial.origin.trial_number: trial
-                for trial in trials
+                for trial in every_trial
                 if trial.origin.study == search.study and trial.origin.trial_number is not None
             }
             cost = total_cost(identity, of_it.values())

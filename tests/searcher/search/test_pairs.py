@@ -15,6 +15,7 @@ from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK, policies_of
 
 from syncswitch.cli.search.launch.making import ProgressReporter
+from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.search.pairs import (
     Dropped,
     PairsResult,
@@ -151,6 +152,10 @@ def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str, 
     assert (status.info.study, status.state, status.policy) == (policy.study, "done", policy)
     assert status.job.second_protocol == "dssp:3-15"
     said(*(f"{pair}: {why}" for pair, why in sorted(status.info.dropped.items())))
+
+    cost = load_report(url, "generated").cost
+    assert cost is not None
+    assert cost.paid_seconds == pytest.approx(sum(pair.paid_seconds for pair in found.pairs))
 
     again = PairTrainer()
     assert search(url, again) == found
