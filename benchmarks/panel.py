@@ -22,7 +22,7 @@ from rich.console import Console
 
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.panel_jobs import BY_ROWS, OPEN, UNSEEN, PanelJob
-from benchmarks.trainings import PROFILE, Recorded, Training, run_key
+from benchmarks.trainings import PROFILE, Recorded, Training
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
 from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.simulated.profile import load_profile
@@ -48,7 +48,7 @@ def trained(
     for percent in percents:
         yield [
             recorded.find(
-                f"{job.workload.name} {run_key(identity)} {percent:g} {seed}",
+                f"{job.workload.name} {identity.key} {percent:g} {seed}",
                 partial(make, TrialSpec(identity, percent, seed)),
             )
             for seed in range(seeds)

@@ -51,11 +51,6 @@ CLUSTERS: Mapping[str, Callable[[], ClusterProfile]] = {
 """The profiles of simulated clusters, by name; the one with a straggler has 8 workers."""
 
 
-def run_key(identity: ScheduledJob) -> str:
-    """Names a job and how it is trained in files of recorded runs; without spaces."""
-    return f"{identity.fingerprint}:{identity.pair}:{identity.momentum_after_switch}"
-
-
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A way of training: a pair of protocols and when to switch, in percent of the steps."""
@@ -157,7 +152,7 @@ class JobTrainings:
 
     def _of(self, choice: Choice, seeds: int, compensates: bool) -> Iterator[Training]:
         identity = identity_of(self._reference, self._workers, self._cluster, choice.pair)
-        key = f"{run_key(identity)} {self._cluster}{' dc' * compensates} {choice.percent:g}"
+        key = f"{identity.key} {self._cluster}{' dc' * compensates} {choice.percent:g}"
         for seed in range(seeds):
             spec = TrialSpec(identity, choice.percent, seed)
             yield self._recorded.find(f"{key} {seed}", partial(self._make, spec, compensates))

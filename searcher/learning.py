@@ -38,7 +38,13 @@ from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry, cu
 from syncswitch.storage.policies.unmeasured import LEARNT, first_study, unmeasured_policy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, BelievedBand, FailedSwitch, Target
-from syncswitch.storage.records.job import OWN_RULES, ScheduledJob, SearchInfo, protocol_text
+from syncswitch.storage.records.job import (
+    OWN_RULES,
+    Protocols,
+    ScheduledJob,
+    SearchInfo,
+    protocol_text,
+)
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.trials.possible import check_use
@@ -344,9 +350,8 @@ class UsedJob:
 
     def _point(self, percent: float) -> float:
         """The switch point of the strategy that is the same step of the job."""
-        return self._points[
-            steps_of(self.policy.job, self.policy.protocols.first_protocol)(percent)
-        ]
+        step_of = steps_of(self.policy.job, self.policy.protocols.first_protocol)
+        return self._points[step_of(percent)]
 
     @functools.cached_property
     def _points(self) -> dict[int, float]:
@@ -579,7 +584,7 @@ def next_run(
     """
     policy = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
     begins_anew = policy or (allowed is not None and allowed.runs)
-    known = None if policy else known_alone(database, unmeasured_policy(identity))
+    known = None if policy else _known_alone(database, identity.fingerprint, identity.protocols)
     begin = None if begins_anew or known else simulated_policy(database, identity)
     if begin is not None:
         begun = _band_of(begin)
@@ -594,7 +599,7 @@ def next_run(
             job = replace(job, policy=published)
         band = job.band(TrialStore(database).curves(identity.fingerprint, of_uses=True))
     else:
-        job = _unused_job(database, identity, goes_back).held_to(allowed)
+        job = _unused_job(database, identity, goes_back, known).held_to(allowed)
         band = job.policy.band
     percent = job.next_percent(expected_runs)
     is_measured = band is None or band.target_accuracy is not None
@@ -617,11 +622,12 @@ def _unused_job(
     database: Database,
     identity: ScheduledJob,
     goes_back: bool | None,
+    known: TimingPolicy | None,
     lessons: Iterable[Observation] = (),
 ) -> UsedJob:
     """A job without a policy for these protocols, of which a first run may teach something.
 
-    What its first protocol alone reaches is known where it was trained with another second one.
+    What its first protocol alone reaches is `known` from a policy with another second one, if any.
     """
     policy = unmeasured_policy(identity, BASELINE_PERCENT)
     blank = replace(
@@ -630,7 +636,6 @@ def _unused_job(
         software=software_versions(),
         promise=Promise(reason=UNTRIED_REASON),
     )
-    known = known_alone(database, blank)
     counted: tuple[StoredTrial, ...] = ()
     if known is not None:
         blank = _with_alone(blank, known)
@@ -639,12 +644,12 @@ def _unused_job(
     return UsedJob(blank, counted, goes_back is not False, tuple(lessons), experience)
 
 
-def known_alone(database: Database, policy: TimingPolicy) -> TimingPolicy | None:
+def _known_alone(database: Database, fingerprint: str, protocols: Protocols) -> TimingPolicy | None:
     """The newest policy of a job that tells what its first protocol alone reaches, if any."""
-    for other in PolicyRegistry(database).policies(workload=policy.job.fingerprint):
-        is_alike = other.protocols.first_protocol == policy.protocols.first_protocol
-        if is_alike and other.target_accuracy is not None and other.threshold:
-            return other
+    for policy in PolicyRegistry(database).policies(workload=fingerprint):
+        is_alike = policy.protocols.first_protocol == protocols.first_protocol
+        if is_alike and policy.target_accuracy is not None and policy.threshold:
+            return policy
     return None
 
 
@@ -732,7 +737,8 @@ def first_policy(
     before = record.spec.band or begins_from
     if allowed is None and before is not None and before.threshold:
         allowed = AllowedLoss(before.threshold)
-    job = _unused_job(database, identity, goes_back, lessons).held_to(allowed)
+    known = _known_alone(database, identity.fingerprint, identity.protocols)
+    job = _unused_job(database, identity, goes_back, known, lessons).held_to(allowed)
     blank, seconds = job.policy, record.training_seconds
     percent, promise, band = blank.switch_percent, blank.promise, blank.band
     target = blank.target_accuracy
@@ -801,9 +807,9 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
     """
     fingerprint = policy.job.fingerprint
     counted = _counted_uses(database, policy)
-    known = None if policy.target_accuracy is not None else known_alone(database, policy)
-    if known is not None:
-        policy = _with_alone(policy, known)
+    if policy.target_accuracy is None:
+        known = _known_alone(database, fingerprint, policy.protocols)
+        policy = policy if known is None else _with_alone(policy, known)
     if goes_back is None:
         first_failures = (use.failed[0] for use in counted if use.failed)
         has_begun_anew = any(

@@ -105,8 +105,7 @@ class Selection:
     def meant(self, entries: Sequence[PolicyEntry]) -> list[PolicyEntry]:
         """Those of the policies that fit and have the version or alias."""
         if self.choice == CURRENT and self.pair is not None:
-            entries = current_ones(entries)
-            return self.fitting(entries)
+            return self.fitting(current_ones(entries))
         return [
             entry
             for entry in self.fitting(entries)

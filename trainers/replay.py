@@ -162,7 +162,7 @@ def read_recording(
     counted = [
         trial
         for trial in complete
-        if trial.candidate_percent is not None and _is_with(trial, protocols)
+        if trial.candidate_percent is not None and trial.counts_with(*protocols)
     ]
     counted = [trial for trial in counted if trial.job.simulated_cluster is None] or counted
     switching = [trial for trial in counted if trial.switch_percent < BASELINE_PERCENT]
@@ -199,14 +199,6 @@ def read_recording(
         )
     identity = ScheduledJob(registered.job, Protocols(*protocols, rule))
     return Recording(identity, tuple(runs), registered.reference)
-
-
-def _is_with(trial: StoredTrial, protocols: tuple[str, str]) -> bool:
-    first, second = protocols
-    never_switches = trial.switch_percent == BASELINE_PERCENT
-    return trial.job.first_protocol == first and (
-        never_switches or trial.job.second_protocol == second
-    )
 
 
 def whole_runs(
@@ -305,10 +297,6 @@ def model_of(identity: ScheduledJob) -> str:
     return identity.recipe.model or identity.name
 
 
-def _key(identity: ScheduledJob) -> str:
-    return f"{identity.fingerprint} {identity.pair} {identity.momentum_after_switch}"
-
-
 class ReplayTrainer(Trainer):
     """Replays recorded runs, with the seconds that were recorded.
 
@@ -326,8 +314,8 @@ class ReplayTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        wanted = _key(spec.identity)
-        mine = (one for one in self._recordings if _key(one.identity) == wanted)
+        wanted = spec.identity.key
+        mine = (one for one in self._recordings if one.identity.key == wanted)
         recording = next(mine, self._recordings[0])
         check_trial(spec, recording.identity)
         if not spec.conditions.is_undisturbed:
@@ -344,7 +332,7 @@ class ReplayTrainer(Trainer):
         self, recording: Recording, spec: TrialSpec, start: ReplayCheckpoint | None
     ) -> RecordedRun:
         runs = recording.at(spec.switch_percent)
-        if start is not None and start.job == _key(recording.identity):
+        if start is not None and start.job == recording.identity.key:
             same = next((run for run in runs if run.name == start.run), None)
             if same is not None:
                 return same
@@ -463,7 +451,7 @@ class _Replay:
         path = checkpoint_path(spec, segment.checkpoint_percents[0], ".json")
         checkpoint = ReplayCheckpoint(
             model=model_of(spec.identity),
-            job=_key(spec.identity),
+            job=spec.identity.key,
             run=self._run.name,
             seed=spec.seed,
             worker_step=done,

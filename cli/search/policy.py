@@ -118,7 +118,7 @@ def _print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("fingerprint", policy.job.fingerprint),
         ("version", f"{policy.version} (aliases: {names})"),
         ("processes" if entry.identity.is_command else "workers", workers),
-        ("protocols", f"{policy.protocols.first_protocol},{policy.protocols.second_protocol}"),
+        ("protocols", policy.protocols.pair),
         ("after the switch", momentum_text(entry.identity.momentum_after_switch)),
         ("switch at", f"{policy.switch_percent:g} %"),
         ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),

@@ -20,7 +20,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.queries.search_costs import SearchCost, search_cost
 from syncswitch.storage.records.job import Protocols, ScheduledJob
-from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import given_up_trials
 from syncswitch.storage.trials.values import Owner, StoredTrial
 
@@ -68,15 +68,10 @@ def read_observations(
 ) -> list[Observation]:
     """The completed runs of a search with some protocols, for those who only look at it."""
     given_up = given_up_trials(database, study)
+    pair = protocols.first_protocol, protocols.second_protocol
     return observations_of(
-        row for number, row in rows.items() if number not in given_up and is_with(row, protocols)
+        row for number, row in rows.items() if number not in given_up and row.counts_with(*pair)
     )
-
-
-def is_with(row: StoredTrial, protocols: Protocols) -> bool:
-    """Whether a run of a search has these protocols, or the first of them alone."""
-    is_alone = row.switch_percent >= BASELINE_PERCENT
-    return is_alone or row.job.second_protocol == protocols.second_protocol
 
 
 def observations_in_study(

@@ -32,12 +32,9 @@ def policy_sentences(
     policy: TimingPolicy, identity: ScheduledJob, baseline_seconds: float | None = None
 ) -> str:
     """Returns the policy's switch, its gain, and what was measured."""
-    first, second = map(
-        protocol_text, (policy.protocols.first_protocol, policy.protocols.second_protocol)
-    )
-    before, after = map(
-        with_protocol, (policy.protocols.first_protocol, policy.protocols.second_protocol)
-    )
+    pair = policy.protocols.first_protocol, policy.protocols.second_protocol
+    first, second = map(protocol_text, pair)
+    before, after = map(with_protocol, pair)
     # The name of a command may be any word.
     train = f"Train `{identity.name}`" if identity.is_command else f"Train {policy.job.workload}"
     if policy.switch_percent >= BASELINE_PERCENT:
@@ -143,10 +140,8 @@ def kept_text(policy: TimingPolicy) -> str | None:
     """Returns the promise in a few words, for tables; None if there is none."""
     if policy.promise.kept_share is None:
         return None
-    usual, first = (
-        policy.promise.baseline_kept_share,
-        protocol_text(policy.protocols.first_protocol),
-    )
+    usual = policy.promise.baseline_kept_share
+    first = protocol_text(policy.protocols.first_protocol)
     share, what = policy.promise.kept_share, "runs"
     others = [] if usual is None else [f"{_of_100(usual)} with {first} alone"]
     if policy.is_for_guard and policy.promise.delivered_share is not None:

@@ -265,12 +265,9 @@ def _exact(
             [f"policy {request.choice!r} of {reference!r} is for ", *differs[1:]], remedy=search
         )
     if identity.fingerprint == policy.job.fingerprint:
-        stated, here = (
-            f"{one.pair} (momentum after the switch: {one.momentum_after_switch})"
-            for one in (policy.protocols, identity.protocols)
-        )
         raise PolicyError(
-            f"policy {request.choice!r} of {reference!r} is for {stated}, not for {here}",
+            f"policy {request.choice!r} of {reference!r} is for {policy.protocols.described}, not"
+            f" for {identity.protocols.described}",
             remedy=search,
         )
     raise PolicyError(

@@ -81,6 +81,11 @@ class Protocols:
         """Both protocols as users write them, for example `bsp,asp`."""
         return f"{self.first_protocol},{self.second_protocol}"
 
+    @property
+    def described(self) -> str:
+        """The pair with the rule of the second one, where jobs differ in nothing else."""
+        return f"{self.pair} (momentum after the switch: {self.momentum_after_switch})"
+
 
 def first_rule(rule: str | None, batch_size: int | None) -> str | None:
     """Returns the rule of the second protocol that older records left unsaid, the first there was.
@@ -268,6 +273,11 @@ class ScheduledJob:
     def fingerprint(self) -> str:
         """The fingerprint of the job, the same with all protocols."""
         return self.job.fingerprint
+
+    @property
+    def key(self) -> str:
+        """Names the job and how it is trained in files of runs; without spaces."""
+        return f"{self.fingerprint}:{self.pair}:{self.momentum_after_switch}"
 
     @property
     def first_protocol(self) -> str:

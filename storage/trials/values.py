@@ -13,7 +13,7 @@ from syncswitch.storage.columns import ConditionColumns, TrialFacts
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, PhaseRecord, TrialRecord, TrialState
 
 CANCELLED = "no longer needed: the search is decided"
 INTERRUPTED = "interrupted"
@@ -105,6 +105,12 @@ class StoredTrial(TrialFacts):
         """The switch with which it came to its end; that with which it began if it is unknown."""
         held = self.guard.held_percent
         return self.switch_percent if held is None else held
+
+    def counts_with(self, first_protocol: str, second_protocol: str) -> bool:
+        """Whether it trained with these protocols, or with the first one alone."""
+        return self.job.first_protocol == first_protocol and (
+            self.switch_percent == BASELINE_PERCENT or self.job.second_protocol == second_protocol
+        )
 
     @property
     def conditions(self) -> RunConditions:

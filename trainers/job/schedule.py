@@ -205,13 +205,9 @@ def check_job(spec: TrialSpec, own: ScheduledJob) -> None:
             f"({own.fingerprint[:12]}) with {own.workers}; make a trainer for it"
         )
     if identity.protocols != own.protocols:
-        there, here = (
-            f"{one.pair} (momentum after the switch: {one.momentum_after_switch})"
-            for one in (identity.protocols, own.protocols)
-        )
         raise UserError(
-            f"trial of workload {identity.name!r} with {there} given to a trainer with {here};"
-            " make a trainer for it"
+            f"trial of workload {identity.name!r} with {identity.protocols.described} given to a"
+            f" trainer with {own.protocols.described}; make a trainer for it"
         )
     if not 0 <= spec.switch_percent <= 100:
         raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
