@@ -19,12 +19,13 @@ from tests.program import PROGRAMS, code, environment
 
 # Says when an interrupt is no longer the interpreter's own.
 WATCHED = """
-import signal, threading, time
-def watch():
-    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        time.sleep(0.001)
-    print("begun", flush=True)
-threading.Thread(target=watch, daemon=True).start()
+import signal
+def set_and_tell(number, handler, set_it=signal.signal):
+    before = set_it(number, handler)
+    if before is signal.default_int_handler:
+        print("begun", flush=True)
+    return before
+signal.signal = set_and_tell
 """
 
 # Many short sleeps: one that begins just when a signal has come is not cut short.
