@@ -180,6 +180,14 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def keras() -> Any:
+    """Keras, imported only by those who need it."""
+    import keras
+
+    return keras
+
+
+@pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
     """Fills a folder, which then is there for all processes that run tests; none may change it."""
     shared = tmp_path_factory.getbasetemp()

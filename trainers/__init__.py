@@ -1,6 +1,6 @@
 """Does the training: turns a trial specification into one measured training run.
 
-`__all__` lists the names for programs. `PolicyCallback` and `fit` train with an existing policy;
+`__all__` lists the names for programs. `PolicyCallback` trains with an existing policy;
 the trainers make the runs of a search, or a single run. `Workload` and `Data` describe a training
 job, and `from_compiled` makes one from the arguments of Keras' `fit`. `StreamedData` reads examples
 from files through a `Source`.
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.sources import NumpyFiles, Source, TFRecordFiles
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.keras_api.callback import PolicyCallback
-    from syncswitch.trainers.keras_api.fit import fit
     from syncswitch.trainers.keras_api.from_compiled import from_compiled
     from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
     from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
@@ -45,7 +44,6 @@ __all__ = [
     "Trainer",
     "Verdict",
     "Workload",
-    "fit",
     "from_compiled",
     "load_profile",
     "load_workload",
@@ -66,7 +64,6 @@ __getattr__ = lazy_names(
         "job.sources": "NumpyFiles Source TFRecordFiles",
         "job.workload": "Workload",
         "keras_api.callback": "PolicyCallback",
-        "keras_api.fit": "fit",
         "keras_api.from_compiled": "from_compiled",
         "simulated.profile": "ClusterProfile load_profile",
         "simulated.trainer": "SimulatedTrainer simulated_identity",

@@ -221,6 +221,10 @@ class ClusterChoice(TrainerChoice):
     def check_capacity(self, workers: int) -> None:
         """Raises UserError if it is already clear that the cluster cannot have so many workers."""
 
+    def find(self, reference: str) -> None:
+        """Raises UserError if there is no such module or file; loads nothing."""
+        find_module(reference)
+
     def load(self, reference: str, workers: int) -> Workload:
         """Loads a workload, in a process that can run so many workers."""
         return load_local_workload(reference, workers)
@@ -246,7 +250,7 @@ class ClusterChoice(TrainerChoice):
         )
         if request.workload is None:
             reference = request.named
-            find_module(reference)
+            self.find(reference)
             self.check_capacity(workers)
             workload = self.load(reference, workers)
         else:

@@ -33,7 +33,7 @@ from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy, un
 from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
-from syncswitch.trainers.job.loading import find_module, normal_reference
+from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.schedule import check_length
 from syncswitch.trainers.protocols import check_protocols
 
@@ -194,7 +194,7 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
     """
     trainer, recorder, selection = request.trainer, request.recorder, request.selection
     if isinstance(trainer, ClusterChoice):
-        find_module(request.reference)
+        trainer.find(request.reference)
     may_learn = request.when.may_learn
     if may_learn and holds_nothing(recorder.url):
         return _chosen_by_learning(request)
@@ -252,8 +252,7 @@ def _exact(
     """The first of at least one policy that was found for exactly this job, and the job."""
     for entry in candidates:
         identity = _job_like(entry.identity, request, workload)
-        is_same = identity.fingerprint == entry.policy.job.fingerprint
-        if is_same and identity.protocols == entry.policy.protocols:
+        if entry.policy.is_of(identity):
             return entry.policy, identity
     policy, reference = candidates[0].policy, request.reference
     own = replace(request.selection, workers=identity.workers)

@@ -267,7 +267,7 @@ def remembered(
 ) -> Training:
     """The finished training, after its run is recorded and has taught what it can."""
     recorder, run, when = request.recorder, chosen.run, request.when
-    is_asked = when.percent is not None
+    is_asked = run.policy is None and not run.learns
 
     def policy_of_job(database: Database) -> TimingPolicy | None:
         # Another run may have been the first meanwhile.

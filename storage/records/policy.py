@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import JobKey, Protocols
+from syncswitch.storage.records.job import JobKey, Protocols, ScheduledJob
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec
 
 
@@ -136,6 +136,11 @@ class TimingPolicy:
         evidence = tuple(Evidence(**run) for run in values["evidence"])
         band = None if values["band"] is None else Band.of(values["band"])
         return nested(cls, {**values, "evidence": evidence, "band": band})
+
+    def is_of(self, identity: ScheduledJob) -> bool:
+        """Whether it was found for this job with these protocols."""
+        same_job = self.job.fingerprint == identity.fingerprint
+        return same_job and self.protocols == identity.protocols
 
     @property
     def accuracies_alone(self) -> list[float]:

@@ -17,14 +17,6 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 
 @pytest.fixture(scope="session")
-def keras() -> Any:
-    """Keras, imported only by those who need it."""
-    import keras
-
-    return keras
-
-
-@pytest.fixture(scope="session")
 def cluster_of() -> Iterator[Callable[..., Any]]:
     """Makes in-process cluster trainers; the same one again for the same arguments."""
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer

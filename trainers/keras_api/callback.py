@@ -93,8 +93,9 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         scale_learning_rate: False to leave the learning rate alone.
         initial_worker_step: Worker-steps that an earlier training has done.
         stop_at_switch: End the `fit` at the switch, for changes that a running one does not allow.
-        guard: False to train on after the switch whatever happens. Needed where each of n processes
-            has a callback, unless all see the same losses and validations: one alone would go back.
+        guarded: False to train on after the switch whatever happens. Needed where each of n
+            processes has a callback, unless all see the same losses and validations: one alone
+            would go back.
             A callback that begins after its switch has nothing to go back to, and no guard.
         monitor: Name of the metric of the policy's search in the logs of an epoch, measured on the
             data of the search; without it only the loss is watched. None for Keras' name of it,
@@ -131,7 +132,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         scale_learning_rate: bool = True,
         initial_worker_step: int = 0,
         stop_at_switch: bool = False,
-        guard: bool = True,
+        guarded: bool = True,
         monitor: str | None = None,
         metric_goal: str | None = None,
         at_alarm: Callable[[Any], None] | None = None,
@@ -141,7 +142,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         if policy is None:
             metric = watched_metric((monitor or "").removeprefix("val_"), metric_goal)
             policy = _without_policy(switch_at, total_worker_steps, workers, metric)
-            if guard and switch_at is None:
+            if guarded and switch_at is None:
                 lost = "what was trained after it, and a copy of its state in memory"
                 _LOG.warning("this run %s", unmeasured_text(policy, lost))
         elif total_worker_steps is not None:
@@ -179,10 +180,10 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._metric = policy.job.metric
         # Nobody knows what the program's learning rate does.
         watching = Guard(band, self.total_worker_steps, self._metric, decays=None)
-        self._guard = watching if guard else None
+        self._guard = watching if guarded else None
         if initial_worker_step > self.switch_worker_step:
             self._guard = None
-        elif not guard and (warning := unguarded_warning(policy)) is not None:
+        elif not guarded and (warning := unguarded_warning(policy)) is not None:
             _LOG.warning(warning)
         self._monitor = monitor or _logged(self._metric.name)
         self._tests: list[Evaluation] = []
@@ -281,7 +282,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
                 raise UserError(
                     f"validations measure {', '.join(measured)}, and the guard looks for"
                     f" {self._monitor!r}; give PolicyCallback monitor=, the name of the policy's"
-                    " metric among these, or guard=False"
+                    " metric among these, or guarded=False"
                 )
             self._monitor = matching[0]
         if not measured and self._has_switched and not self._tests:

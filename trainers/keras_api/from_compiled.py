@@ -292,7 +292,7 @@ def from_compiled(
     if build is not None:
         model = build()
     compiled = compiled_fields(model)
-    name = name or model.name
+    name = name or _own_name(model)
     first_metric, output, is_weighted = compiled_metric(model)
     if class_weight and sample_weight is not None:
         raise WorkloadError(
@@ -377,6 +377,13 @@ def from_compiled(
             **fields,
         }
     )
+
+
+def _own_name(model: Any) -> str:
+    """The name of a model without the number that Keras gives to the next one of a process."""
+    name, _, number = model.name.rpartition("_")
+    is_counted = number.isdigit() and name.replace("_", "") == type(model).__name__.lower()
+    return name if is_counted else str(model.name)
 
 
 def _judged_by(model: Any, first: Any, metric: Any) -> str | None:

@@ -190,12 +190,12 @@ def test_executions_of_several_batches_are_counted_whole(
 def test_it_says_once_what_becomes_of_the_compiled_rate(
     model: Any, said: Said, caplog: pytest.LogCaptureFixture
 ) -> None:
-    switch = make(JOB, guard=False)
+    switch = make(JOB, guarded=False)
     for _ in range(2):
         fit(model, switch, epochs=1, batches=2)
     said(*[one for one in caplog.messages if "learning rate" in one])
     caplog.clear()
-    fit(model, make(JOB, guard=False, scale_learning_rate=False), epochs=1, batches=2)
+    fit(model, make(JOB, guarded=False, scale_learning_rate=False), epochs=1, batches=2)
     assert not [one for one in caplog.messages if "learning rate" in one]
 
 
@@ -232,7 +232,7 @@ def test_an_execution_counts_the_updates_that_it_made(
 ) -> None:
     own_model.compile(keras.optimizers.SGD(ETA), mean_output, steps_per_execution=steps)
     total = 50
-    switch = make(None, total_worker_steps=total, workers=1, switch_at=100, guard=False)
+    switch = make(None, total_worker_steps=total, workers=1, switch_at=100, guarded=False)
     length = {} if kind == "filtered" else {"steps_per_epoch": 10}
     own_model.fit(_Batches(kind).data(), epochs=20, verbose=0, callbacks=[switch], **length)
     assert total <= switch.worker_step < total + steps
@@ -315,9 +315,9 @@ def test_after_an_alarm_it_is_as_if_it_had_never_switched(
 def test_without_a_guard_it_trains_on(model: Any, caplog: pytest.LogCaptureFixture) -> None:
     guarded = changed(JOB, guarded=True, kept_share=0.86)
     make(guarded)
-    make(JOB, guard=False)
+    make(JOB, guarded=False)
     assert caplog.messages == []
-    for policy, options in ((guarded, {"guard": False}), (JOB, {"initial_worker_step": 13})):
+    for policy, options in ((guarded, {"guarded": False}), (JOB, {"initial_worker_step": 13})):
         switch = make(policy, at_switch=spoil, scale_learning_rate=False, **options)
         fit(model, switch)
         assert (switch.alarm, switch.worker_step) == (None, W)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,21 @@ from tests.trainers.keras_api.gallery import GALLERY
 
 
 @pytest.mark.parametrize("name", list(GALLERY))
-def test_a_script_trains_by_fit(keras: Any, name: str) -> None:
+def test_a_script_trains_by_fit(
+    keras: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where its run is recorded
     keras.utils.set_random_seed(1)
     before: list[Any] = []
     trained: list[Any] = []
 
     def fit(model: Any, *data: Any, **arguments: Any) -> Any:
-        from syncswitch.trainers import fit
+        from syncswitch.searcher import fit
 
         if not trained and model.built:
             before.extend(model.get_weights())
         # Too small to judge a switch by.
-        done = fit(model, *data, workers=2, switch_at=50, guard=False, **arguments)
+        done = fit(model, *data, workers=2, switch_at=50, guarded=False, **arguments)
         assert done.model is model
         trained.append(done)
         return done

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.trainer import Verdict
 from tests.records import changed
@@ -34,8 +37,14 @@ W = 240
 JOB = changed(POLICY, workers=4, total_worker_steps=W, switch_percent=50.0)
 
 
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are recorded in the database of the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def fit(model: Any, *data: Any, policy: Any = JOB, **options: Any) -> Any:
-    from syncswitch.trainers.keras_api.fit import fit
+    from syncswitch.searcher.training.fit import fit
 
     return fit(model, *data, policy=policy, **options)
 
@@ -189,14 +198,14 @@ def test_it_is_guarded_where_the_policy_may_be_of_this_job(
     job = changed(JOB, total_worker_steps=32, band=BAND, guarded=True)
     assert band_of(job) == BAND
     assert str(unguarded_warning(job)) not in caplog.messages
-    assert band_of(job, guard=False) is None
+    assert band_of(job, guarded=False) is None
     assert caplog.messages.count(str(unguarded_warning(job))) == 1
     assert band_of(written()) == BAND
     assert band_of(written(model="another")) is None
 
 
 def test_a_band_is_for_jobs_that_measure_the_same(keras: Any) -> None:
-    from syncswitch.trainers.keras_api.fit import band_for
+    from syncswitch.searcher.training.fit import band_for
 
     policy = changed(
         JOB, workers=IDENTITY.workers, total_worker_steps=IDENTITY.total_worker_steps, band=BAND
@@ -216,26 +225,28 @@ def test_a_band_is_for_jobs_that_measure_the_same(keras: Any) -> None:
 def test_without_a_policy_it_takes_the_gain_and_says_what_is_not_known(
     keras: Any, caplog: pytest.LogCaptureFixture, said: Said
 ) -> None:
-    model = dense_model()
-    model.compile(keras.optimizers.SGD(0.02, momentum=0.9), "sparse_categorical_crossentropy")
+    def build() -> Any:
+        model = dense_model()
+        model.compile(keras.optimizers.SGD(0.02, momentum=0.9), "sparse_categorical_crossentropy")
+        return model
 
     def trained(**options: Any) -> Any:
         given = {"epochs": 2, "workers": 2, "evaluation_interval_worker_steps": 7, **options}
-        return fit(model, **digits(), policy=None, **given)
+        return fit(build, **digits(), policy=None, **given)
 
     record = trained()
     assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
-    assert record.spec.switch_percent == 6.25
+    assert record.spec.switch_percent == 12.5  # of steps so few; of more it is 6.25
     assert record.spec.band == Band(None, 0.01)
     assert record.guard is not None
-    *begun, ended = caplog.messages
-    said(*begun, re.sub(r"\d\.\d+", "N", ended))
+    *begun, ended = (one for one in caplog.messages if "is judged by" not in one)  # said once
+    said(*begun, re.sub(r"\d+\.\d+", "N", ended))
     caplog.clear()
     alone = trained(switch_at=100)
     assert [phase.protocol for phase in alone.phases] == ["bsp"]
-    assert trained(momentum_after_switch="same", guard=False).spec.switch_percent == 50
-    assert ["guarded runs" in one for one in caplog.messages] == [False, True, False]
-    assert caplog.messages[0].startswith("all steps were made in BSP; the training took ")
+    assert trained(momentum_after_switch="same", guarded=False).spec.switch_percent == 50
+    assert sum("found for guarded runs" in one for one in caplog.messages) == 1
+    assert any(one.startswith("all steps were made in BSP; the") for one in caplog.messages)
 
 
 def test_without_a_policy_it_needs_a_length_and_one_who_says_when(keras: Any) -> None:
@@ -258,7 +269,7 @@ def classifier(keras: Any) -> Any:
     return model
 
 
-SHORT = {"policy": None, "switch_at": 50, "guard": False, "workers": 2}
+SHORT = {"policy": None, "switch_at": 50, "guarded": False, "workers": 2}
 
 
 def test_the_usual_callbacks_do_their_work_at_the_end_of_epochs(keras: Any, tmp_path: Path) -> None:
@@ -402,3 +413,61 @@ def test_it_says_first_what_becomes_of_an_adaptive_rate(
     assert caplog.messages[0].startswith(
         "the learning rate, 0.001 as given, is 0.002 before the switch (times 2, the largest_"
     )
+
+
+def recorded() -> list[tuple[str, float, int]]:
+    """The job, switch and seed of each run in the database of this folder."""
+    with open_database("sqlite:///syncswitch.db", create=False) as database:
+        jobs = {one.policy.job for one in PolicyRegistry(database).entries()}
+        return [
+            (job.workload, use.switch_percent, use.seed or 0)
+            for job in jobs
+            for use in uses(database, job.fingerprint)
+        ]
+
+
+def test_runs_are_recorded_and_the_next_one_learns_from_them(keras: Any) -> None:
+    """Also those at a switch of the user's own, of models that Keras numbers."""
+    given = {**digits(), "policy": None, "epochs": 6, "workers": 2}
+    alone = fit(classifier(keras), **given, switch_at=100)
+    second = fit(classifier(keras), **given)
+    assert second.spec.band is not None
+    assert second.spec.band.target_accuracy == pytest.approx(alone.converged_accuracy, 1e-4)
+    own = second.spec.switch_percent, second.spec.seed
+    assert recorded() == [("sequential", 100.0, 0), ("sequential", *own)]
+    assert own[1] != 0
+
+
+def test_a_model_that_was_trained_before_is_another_job_each_time(
+    keras: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {**digits(), "policy": None, "epochs": 1, "workers": 2}
+    model, other = classifier(keras), classifier(keras)
+    fit(model, **given)
+    other.fit(given["x"], given["y"], verbose=0)
+    caplog.clear()
+    for trained in (model, other):
+        fit(trained, **given)
+        assert any(one.startswith("the model has been trained before") for one in caplog.messages)
+        caplog.clear()
+    assert len(recorded()) == 1
+
+
+def test_a_policy_of_the_job_is_used_and_one_of_another_job_says_where(
+    keras: Any, tmp_path: Path
+) -> None:
+    from syncswitch.storage.policies.file import write_policy
+
+    given = {**digits(), "epochs": 6, "workers": 2}
+    fit(classifier(keras), **given, policy=None, switch_at=100)
+    with open_database("sqlite:///syncswitch.db", create=False) as database:
+        (entry,) = PolicyRegistry(database).entries()
+        registered = PolicyRegistry(database).workload(entry.policy.job.fingerprint)
+    assert registered is not None
+    write_policy(tmp_path / "own.json", entry.policy, registered)
+    policies = (entry.policy, tmp_path / "own.json", "1", "current", changed(JOB, workers=2))
+    found = [fit(classifier(keras), **given, policy=one).spec for one in policies]
+    own = [entry.policy.switch_percent] * 4
+    assert [one.switch_percent for one in found] == [*own, JOB.switch_percent]
+    of_runs = [("sequential", one.switch_percent, one.seed) for one in found]
+    assert recorded() == [("sequential", 100.0, 0), *of_runs]
