@@ -20,6 +20,7 @@ PAIRS = (
     ("bsp", "asp"),
     ("bsp", "ssp:3"),
     ("bsp", "local-sgd:4"),
+    ("bsp", "local-sgd:4:semi-sync"),
     ("asp", "bsp"),
     ("ssp:3", "bsp"),
     ("dssp:3-15", "asp"),

@@ -212,10 +212,7 @@ def _measured(policy: TimingPolicy) -> str:
         if own_mean is not None:
             reached = f"It reached {metric.with_article} of {metric.text(own_mean)}. "
         first = protocol_text(policy.protocols.first_protocol)
-        untold = f"{first} alone has not trained this job"
-        if policy.measured.baseline_seconds is not None:
-            untold = f"no run of {first} alone tells it yet"
-        return f"{reached}No target is measured: {untold}."
+        return f"{reached}No target is measured: no run of {first} alone tells it yet."
     target = f"The target is {metric.text(policy.target_accuracy)}"
     if accuracies:
         mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
