@@ -234,7 +234,7 @@ def test_the_first_training_needs_no_search_and_says_what_is_not_known(tiny: Inv
     assert (first.count(rests_on), first.count(measured)) == (0, 1)
     assert "; target" not in first
     why = said_by(Invoke("policy", "show", "tiny", "--why"))
-    assert "No target is measured:no run of  BSP alone tells it yet." in why
+    assert "No target is measured: no run of BSP alone tells it yet." in why
     assert "before the first run from 7 recorded jobs (digits with four networks" in why
     again = said_by(tiny)
     assert expected not in again
