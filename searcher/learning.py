@@ -554,6 +554,7 @@ class NextRun:
         may_begin: Whether it may be the first recorded run of its job.
         known_from: The policy with another second protocol from which it is known what the first
             one alone reaches; None where the policy itself says it, or nobody knows.
+        candidates: As in `TrialSpec`.
     """
 
     policy: TimingPolicy | None
@@ -568,6 +569,7 @@ class NextRun:
     goes_back: bool = True
     may_begin: bool = True
     known_from: TimingPolicy | None = None
+    candidates: tuple[Protocols, ...] = ()
 
 
 def next_run(

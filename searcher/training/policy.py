@@ -30,9 +30,16 @@ from syncswitch.storage.errors import (
 )
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy, unmeasured_text
-from syncswitch.storage.records.job import ScheduledJob, protocol_text
+from syncswitch.storage.records.job import (
+    EARLY_RULES,
+    OWN_RULES,
+    Protocols,
+    ScheduledJob,
+    protocol_text,
+)
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.trainers.job.hyperparameters import highest_rate
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.schedule import check_length
 from syncswitch.trainers.protocols import check_protocols
@@ -184,6 +191,8 @@ def _chosen_by_learning(request: RunRequest) -> RunPlan:
     workload, identity = _own_job(request)
     with open_database(request.recorder.url, create=True) as database:
         planned = request.next_run(database, identity)
+    candidates = _candidates(request, workload, identity, planned)
+    planned = replace(planned, candidates=candidates)
     return _learning(request, workload, identity, planned, normal_reference(request.reference))
 
 
@@ -364,6 +373,32 @@ def _learning(
     return RunPlan(workload, identity, seed, planned)
 
 
+_LOCAL = "qsr:8:{rate:g}:semi-sync"
+"""Local SGD as a second phase: recorded jobs bear it as early as ASP."""
+
+
+def _candidates(
+    request: RunRequest, workload: Any, identity: ScheduledJob, planned: NextRun
+) -> tuple[Protocols, ...]:
+    """The second phases of which a first run tries which is the fastest on its cluster.
+
+    They are those that recorded jobs bear as early as this one is to switch. None where the user,
+    an earlier run or a policy says what it is, or the run does not switch.
+    """
+    trainer, rule = request.trainer, identity.momentum_after_switch
+    is_said = request.pair is not None or planned.policy is not None or planned.begins_from
+    is_open = isinstance(trainer, ClusterChoice) and identity.workers > 1 and rule in OWN_RULES
+    if is_said or not is_open or planned.switch_percent >= BASELINE_PERCENT:
+        return ()
+    assert isinstance(trainer, ClusterChoice)
+    if workload.batch_after_switch != "same":  # which local SGD has not
+        return (identity.protocols,)
+    local = _LOCAL.format(rate=highest_rate(workload, identity.workers))
+    other = trainer.identity(workload, identity.workers, (identity.first_protocol, local))
+    others = [other.protocols] if other.momentum_after_switch in EARLY_RULES else []
+    return (identity.protocols, *others)
+
+
 def _run_text(identity: ScheduledJob, seed: int, planned: NextRun) -> Said:
     first, second = map(protocol_text, (identity.first_protocol, identity.second_protocol))
     policy, percent, simulated = planned.policy, planned.switch_percent, planned.begins_from
@@ -411,6 +446,7 @@ def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided
             "). Knowing it is expected to save these more time than a switch would save now. How"
             " early this job may switch is not known yet",
         ]
+    others = planned.candidates[1:]
     notice = unmeasured_text(
         replace(
             unmeasured_policy(identity),
@@ -423,6 +459,7 @@ def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided
         jobs=other_jobs_text(planned.own_jobs, identity.momentum_after_switch),
         has_runs=planned.policy is not None,
         span="this run" if left == 1 else f"the {left:,} runs to come",
+        others=[one.second_protocol for one in others] if planned.candidates else None,
     )
     return [notice, "; to say how many runs you expect, ", Set("expected_runs", verb="use")]
 

@@ -267,11 +267,10 @@ def remembered(
 ) -> Training:
     """The finished training, after its run is recorded and has taught what it can."""
     recorder, run, when = request.recorder, chosen.run, request.when
-    is_asked = run.policy is None and not run.learns
+    identity, is_asked = record.spec.identity, run.policy is None and not run.learns
 
     def policy_of_job(database: Database) -> TimingPolicy | None:
         # Another run may have been the first meanwhile.
-        identity = chosen.identity
         known = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
         if is_asked and known is not None:
             return known
@@ -291,7 +290,7 @@ def remembered(
     if policy is None:
         policy, waits = recorder.published(policy_of_job)
     if waits is not None and run.may_begin:
-        draft = unmeasured_policy(chosen.identity)
+        draft = unmeasured_policy(identity)
         recorder.record(draft, use_id, record, choice=when.policy, model=model, waits=waits)
     else:
         recorder.record(policy, use_id, record, choice=when.policy, model=model)
@@ -333,7 +332,8 @@ def trial_of(chosen: RunPlan, tell: Tell) -> TrialSpec:
         warning = unguarded_warning(run.policy)
         if warning is not None:
             tell(warning)
-    return TrialSpec.of_policy(chosen.identity, run.switch_percent, chosen.seed, run.band)
+    spec = TrialSpec.of_policy(chosen.identity, run.switch_percent, chosen.seed, run.band)
+    return replace(spec, candidates=run.candidates)
 
 
 _ATTEMPTS = 3  # as in a search

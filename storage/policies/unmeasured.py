@@ -5,6 +5,7 @@ It needs the standard library alone, as training loops of users import it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from syncswitch.storage.errors import Set, UserError
@@ -126,6 +127,7 @@ def unmeasured_text(
     span: str = "this run",
     has_runs: bool = False,
     untested: str | None = None,
+    others: Sequence[str] | None = None,
 ) -> UserError:
     """Says what a training with such a policy does and why, and what is not known.
 
@@ -136,6 +138,8 @@ def unmeasured_text(
         span: What shall take the least time.
         has_runs: Whether the job has trained with a switch before.
         untested: Why no test can show that the switch fails, as a clause; None if tests can.
+        others: Second protocols beside that of the policy among which the run chooses by their
+            pace, the first one included; None if it does not choose.
 
     Returns:
         A notice: sentences without the last full stop, and a verb in front that wants a subject.
@@ -147,27 +151,35 @@ def unmeasured_text(
     how = f"switches to {second} at {policy.switch_percent:g} %"
     if policy.switch_percent == 0:
         how = f"uses {second} from the start"
+    if others is not None:
+        named = ", ".join([second, *map(protocol_text, others)])
+        how = f"tries {named} at {policy.switch_percent:g} %, and goes on with that or {first},"
+        how += " whichever is fastest here"
     tests = "its own evaluations"
     if not policy.threshold:
         tests += ", which without a threshold notice little but a run that diverges"
-    expected = f" {expected_sentences(policy, has_runs)}"
+    expected = f" {expected_sentences(policy, has_runs, knows_time=others is None)}"
     guarded = f"so it is guarded by {tests}; a failed switch costs {lost}"
     if untested is not None:
         guarded = f"and {untested}, so that nothing guards the switch"
         expected = ""  # known of guarded runs
     sources = f"{jobs} and its own runs" if has_runs else jobs
+    which = "which" if others is None else "where a switch"
     text = (
-        f"{how}, which should be fastest for {span}, judging by {sources}. No run of {first} alone"
-        f" has measured a target yet, {guarded}."
+        f"{how}, {which} should be fastest for {span}, judging by {sources}. No run of {first}"
+        f" alone has measured a target yet, {guarded}."
         f"{expected} To train with {first} alone, "
     )
     return UserError([text, Set("switch_at", 100, "set")])
 
 
-def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
+def expected_sentences(
+    policy: TimingPolicy, has_runs: bool = False, *, knows_time: bool = True
+) -> str:
     """Says what to expect of a policy whose target is not measured; empty if unknown.
 
-    Where the job `has_runs`, their paces and how they differ count as well.
+    Where the job `has_runs`, their paces and how they differ count as well. Unless it `knows_time`,
+    the time is left out.
     """
     promise = policy.promise
     delivered, usual = promise.delivered_share, promise.baseline_kept_share
@@ -181,8 +193,9 @@ def expected_sentences(policy: TimingPolicy, has_runs: bool = False) -> str:
         time_by = ", by the pace of this job's runs"
         share_by = f", by other jobs and these runs, {few} of them with {first} alone"
     rests_on = "Expected" if has_runs else "Expected from those jobs, not measured on this one"
+    in_time = f" {time:.2f} of the time of {first} alone{time_by}, and" if knows_time else ""
     return (
-        f"{rests_on}: {time:.2f} of the time of {first} alone{time_by}, and a model"
+        f"{rests_on}:{in_time} a model"
         f" {_good_text(policy.threshold, first, policy.job.metric)} in about"
         f" {100 * delivered:.0f} of 100 runs (with {first} alone, about"
         f" {100 * usual:.0f}){share_by}."

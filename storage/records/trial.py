@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from syncswitch.storage.records.guard import Band, GuardOutcome, later_switch_points
-from syncswitch.storage.records.job import RunConditions, ScheduledJob
+from syncswitch.storage.records.job import Protocols, RunConditions, ScheduledJob
 
 CONVERGENCE_EVALUATIONS = 5
 """Number of last evaluations of a run whose mean is its converged accuracy."""
@@ -91,6 +91,9 @@ class TrialSpec:
         retry_percents: Percents of W, ascending and later than the switch, at which a run that has
             gone back switches again: at the second if it fails after the first as well, and so on.
             After the last one it stays in the first protocol; if empty, at once.
+        candidates: The protocols among which the run chooses its second one, at its switch: each is
+            tried for a moment, and the fastest goes on, or the first protocol where none is faster.
+            Empty for that of the identity.
     """
 
     identity: ScheduledJob
@@ -107,6 +110,7 @@ class TrialSpec:
     kept_checkpoints: int | None = None
     band: Band | None = None
     retry_percents: tuple[float, ...] = ()
+    candidates: tuple[Protocols, ...] = ()
 
     @classmethod
     def of_policy(
@@ -152,7 +156,8 @@ class RunEvent:
             `resumed` (the chief itself was gone), `unsaved` (a checkpoint or a copy could not be
             written),
             `alarmed` (the guard found that the run fails: it goes back to its switch, perhaps to
-            switch again later; a run of a search may end there).
+            switch again later; a run of a search may end there), `tried` (another second phase, for
+            a moment), `chosen` (the protocol of the rest).
         worker_step: Worker-steps done at that moment.
         elapsed_seconds: Training time at that moment.
         reason: The reason for people, with figures.

@@ -154,11 +154,13 @@ def _check_steps(record: TrialRecord) -> None:
             )
     for step in steps:
         _check("worker_step of an evaluation", step, 0, done)
+    has_tried = any(one.kind == "tried" for one in record.events)
     for phase in record.phases:
         start, end = phase.start_worker_step, phase.end_worker_step
         _check("start_worker_step of a phase", start, 0, done)
         _check("end_worker_step of a phase", end, start, done)
-        if phase.protocol not in (identity.first_protocol, identity.second_protocol):
+        is_known = phase.protocol in (identity.first_protocol, identity.second_protocol)
+        if not (is_known or has_tried):
             raise FatalError(f"a phase has the protocol {phase.protocol!r}", allowed=identity.pair)
         for count in (phase.mean_staleness, phase.max_staleness):
             if count is not None:

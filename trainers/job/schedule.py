@@ -195,6 +195,16 @@ def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
             )
 
 
+def possible_candidates(spec: TrialSpec, layers: Sequence[str]) -> TrialSpec:
+    """Leaves out what cannot train the rows of these layers separately, see `check_embeddings`."""
+    kept = (
+        one
+        for one in spec.candidates
+        if not layers or choose_protocol(one.second_protocol).exchange is not Exchange.REPLICA
+    )
+    return replace(spec, candidates=tuple(kept))
+
+
 def check_job(spec: TrialSpec, own: ScheduledJob) -> None:
     """Refuses a trial of another job, or with an impossible switch."""
     identity = spec.identity

@@ -123,7 +123,8 @@ class ModelInMemory:
                     restored_model(self.workload, read_checkpoint(path))
         if is_whole:
             _TRAINED.add(self.model)
-        measured = replace(record, spec=spec, checkpoints={})
+        chosen = replace(spec, identity=record.spec.identity)
+        measured = replace(record, spec=chosen, checkpoints={})
         return FitRecord.of(measured, self.model, logged_name(self.workload)), lost
 
 

@@ -65,6 +65,11 @@ class ProtocolChoice:
                 value=workers,
             ) from error
 
+    @property
+    def period_steps(self) -> int:
+        """Steps of each worker from one average of replicas to the next, at least; else 1."""
+        return int(self.options.get("period_steps", self.options.get("least_steps", 1)))
+
     def machine(
         self, workers: Iterable[int], done: int = 0, second_since: int | None = None
     ) -> SyncProtocol:

@@ -269,6 +269,7 @@ class Guarding:
         self.switch: Position | None = None
         self.alarm: str | None = None
         self._given_up: GivenUp | None = None
+        self._stays = False
         if spec.band is not None and spec.switch_percent < 100:
             identity = spec.identity
             settled_at, steps = None, identity.total_worker_steps
@@ -288,9 +289,10 @@ class Guarding:
 
         A run that went back and did not reach another switch had the first protocol alone.
         """
-        if self._guard is None and not self.failed:
+        if self._guard is None and not self.failed and not self._stays:
             return None
         is_on_its_way = bool(self.failed) and first_protocol_done < switch_worker_step(self.plan)
+        is_on_its_way |= self._stays
         return GuardOutcome(100.0 if is_on_its_way else self.plan.switch_percent, self.failed)
 
     @property
@@ -321,6 +323,10 @@ class Guarding:
     def give_up(self) -> None:
         """Ends the guard, because there is no state to go back to."""
         self._guard = None
+
+    def stay(self) -> None:
+        """Ends the guard, because the first protocol does the rest."""
+        self._guard, self._stays = None, True
 
     def look(self, evaluations: Sequence[Evaluation]) -> None:
         if self._guard is not None and self.switch is not None:

@@ -27,6 +27,7 @@ from syncswitch.trainers.run.record import (
     run_identity,
     trial_record,
 )
+from syncswitch.trainers.run.second_phase import SecondPhase
 from syncswitch.trainers.trainer import Observer, Verdict
 
 
@@ -75,6 +76,7 @@ class RunLog:
         self._is_chance = is_chance
         self._started_at = datetime.now(timezone.utc)
         self.guarding = Guarding(spec)
+        self._second = SecondPhase(spec)
         self._observing = threading.Lock()
         self.position = Position(next_test=self._evaluation_after(0))
         self.reached = 0
@@ -166,6 +168,10 @@ class RunLog:
         self._events[: len(events)] = events
         self._evaluations = [Evaluation.of(evaluation) for evaluation in content["evaluations"]]
         self.guarding.remember(content["guard"])
+        if "second phase" in content:  # an older version had no choice
+            self._second.remember(content["second phase"])
+            if self._second.is_first:
+                self.guarding.stay()
         self.fork(done, first_protocol_done, elapsed_seconds)
         self.position = replace(
             self.position,
@@ -195,7 +201,10 @@ class RunLog:
     def add_phase(
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
     ) -> None:
+        before = self.position
         self.position = self.mark(segment, done, elapsed_seconds, staleness)
+        steps, seconds = done - before.done, elapsed_seconds - before.elapsed_seconds
+        self._second.add(segment.protocol, steps, seconds)
 
     def fall_back(self, start: Position) -> None:
         """Goes back to a mark; events, and tests up to it, are kept."""
@@ -223,6 +232,7 @@ class RunLog:
             "phases": self.position.phases,
             "events": self._events,
             "guard": self.guarding.history(),
+            "second phase": self._second.history(),
             "inherited_seconds": self.position.inherited_seconds,
             "switch_overhead_seconds": self.position.switch_overhead_seconds,
         }
@@ -231,7 +241,14 @@ class RunLog:
     def next_segment(self, *, is_detour: bool = False) -> Segment | None:
         """The segment to train next; see `schedule.next_segment`."""
         plan = self.guarding.plan
-        return next_segment(plan, self.done, self.first_protocol_done, is_detour=is_detour)
+        segment = next_segment(plan, self.done, self.first_protocol_done, is_detour=is_detour)
+        if segment is None or is_detour or self.is_before_switch or not self._spec.candidates:
+            return segment
+        was_chosen = self._second.reason
+        following = self._second.of(segment, self.position.phases)
+        if self._second.reason != was_chosen:
+            self._tell_chosen()
+        return following
 
     def is_switch(self, segment: Segment) -> bool:
         return self.last_protocol not in (None, segment.protocol)
@@ -241,8 +258,8 @@ class RunLog:
 
         It may have begun before the switch, on a detour, which ends with the first protocol.
         """
-        second = self._spec.identity.second_protocol
-        if segment.protocol != second or second == self._spec.identity.first_protocol:
+        second = segment.protocol
+        if second == self._spec.identity.first_protocol:
             return None
         if len(self.position.phases) > 1:
             last = self.position.phases[-1]
@@ -293,9 +310,20 @@ class RunLog:
         overhead_seconds = self.position.switch_overhead_seconds + seconds
         self.position = replace(self.position, switch_overhead_seconds=overhead_seconds)
         if not self.is_before_switch:
-            percent = self.guarding.plan.switch_percent
-            reason = f"from {self.last_protocol} to {protocol}: the switch is at {percent:g} %"
-            self.add_event(RunEvent("switched", self.done, now_seconds, reason, seconds=seconds))
+            why = f"the switch is at {self.guarding.plan.switch_percent:g} %"
+            is_open = self._second.is_open
+            if self._spec.candidates:
+                why = "to see how fast it is" if is_open else "as it was chosen"
+            reason = f"from {self.last_protocol} to {protocol}: {why}"
+            kind = "tried" if is_open else "switched"
+            self.add_event(RunEvent(kind, self.done, now_seconds, reason, seconds=seconds))
+
+    def _tell_chosen(self) -> None:
+        second, reason = self._second, self._second.reason
+        assert reason is not None
+        if second.is_first:
+            self.guarding.stay()
+        self.add_event(RunEvent("chosen", self.done, self.elapsed_seconds, reason))
 
     def add_event(self, event: RunEvent) -> None:
         self._events.append(event)
@@ -313,8 +341,9 @@ class RunLog:
         self._pending.append(event)
 
     def record(self) -> TrialRecord:
+        chosen = replace(self._spec.identity, protocols=self._second.protocols)
         return trial_record(
-            self._spec,
+            replace(self._spec, identity=chosen),
             self._started_at,
             self.position,
             self._evaluations,

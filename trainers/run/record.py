@@ -62,8 +62,11 @@ def event_line(event: RunEvent, step_noun: str = "worker-step") -> str:
 
 
 def is_remarkable(event: RunEvent) -> bool:
-    """Whether an event is more than the requested switch, the only `switched` with a duration."""
-    return event.kind != "switched" or event.seconds is None
+    """Whether an event is more than the requested switch, the only `switched` with a duration.
+
+    What is tried is said once something is chosen.
+    """
+    return event.kind != "tried" and (event.kind != "switched" or event.seconds is None)
 
 
 def trial_record(

@@ -104,7 +104,8 @@ class ProcessTrainer(Trainer):
         for _ in range(_MOST_CLUSTERS):
             try:
                 record = self._train(current, lost, observer)
-                return replace(record, spec=spec, events=tuple(self._events))
+                chosen = replace(spec, identity=record.spec.identity)
+                return replace(record, spec=chosen, events=tuple(self._events))
             except _ClusterLostError as error:
                 if not spec.checkpoint_percents:
                     raise self._given_up(str(error)) from error

@@ -1,0 +1,173 @@
+"""Which second phase a run takes: each is tried at the switch, and the fastest goes on; pure.
+
+The steps of a trial are steps of the training like any other. How long a step takes in the first
+protocol is known from the steps before the switch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from syncswitch.storage.records.job import Protocols, protocol_text
+from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
+from syncswitch.trainers.job.schedule import Segment
+from syncswitch.trainers.protocols import Exchange, choose_protocol
+
+_LEAST_SECONDS = 0.3
+"""How long a trial should take, so that one hiccup of a machine does not decide."""
+
+_MOST_OF_JOB = 0.02
+"""The share of the worker-steps that this may cost in each trial, at most."""
+
+_MOST_IN_ALL = 0.1
+"""The share of the worker-steps that all trials may have; what needs more is left out."""
+
+_PUSH_STEPS = 8
+"""Steps of each worker in a trial where every gradient is pushed, at least."""
+
+_LOCAL_PERIODS = 2
+"""Periods of a trial of local SGD, at least."""
+
+
+@dataclass
+class _Trial:
+    """The steps of a candidate; in the first ones its functions are compiled."""
+
+    warm_steps: int
+    steps: int
+    done: int = 0
+    seconds: float = 0.0  # of the steps that are timed
+
+    @property
+    def is_over(self) -> bool:
+        return self.done >= self.warm_steps + self.steps
+
+    @property
+    def left(self) -> int:
+        end = self.warm_steps if self.done < self.warm_steps else self.warm_steps + self.steps
+        return end - self.done
+
+    @property
+    def step_seconds(self) -> float:
+        return self.seconds / max(1, self.done - self.warm_steps)
+
+    def add(self, steps: int, seconds: float) -> None:
+        if self.done >= self.warm_steps:
+            self.seconds += seconds
+        self.done += steps
+
+
+@dataclass
+class SecondPhase:
+    """The second phase of one run, which tries its `candidates` unless there are none.
+
+    Attributes:
+        chosen: The protocol of the rest; None while nothing is chosen.
+        reason: What was chosen and why, with figures; None without trials.
+    """
+
+    spec: TrialSpec
+    chosen: str | None = None
+    reason: str | None = None
+    _trials: dict[str, _Trial] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run has yet to choose."""
+        return bool(self.spec.candidates) and self.chosen is None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the run stays with its first protocol, as no other one is faster."""
+        return self.chosen == self.spec.identity.first_protocol
+
+    @property
+    def protocols(self) -> Protocols:
+        """The protocols of the run, with the second one that was chosen."""
+        own = self.spec.identity.protocols
+        return next(
+            (one for one in self.spec.candidates if one.second_protocol == self.chosen), own
+        )
+
+    def of(self, segment: Segment, phases: Sequence[PhaseRecord]) -> Segment:
+        """The segment that follows the switch, which may be a trial.
+
+        `phases` are those of the run so far.
+        """
+        if self.chosen is None:
+            step_seconds = self._first_step_seconds(phases)
+            if not self._trials:
+                self._plan(segment, step_seconds)
+            name, trial = next(
+                ((name, one) for name, one in self._trials.items() if not one.is_over), ("", None)
+            )
+            if trial is not None:
+                end = segment.start_worker_step + trial.left
+                if end >= segment.end_worker_step:
+                    return replace(segment, protocol=name)
+                return Segment(name, segment.start_worker_step, end)
+            self._choose(step_seconds)
+        return replace(segment, protocol=self.chosen or segment.protocol)
+
+    def add(self, protocol: str, steps: int, seconds: float) -> None:
+        """Counts a segment after the switch."""
+        if self.chosen is None and (trial := self._trials.get(protocol)) is not None:
+            trial.add(steps, seconds)
+
+    def history(self) -> dict[str, Any]:
+        """What is known so far, as JSON."""
+        trials = {
+            name: [one.warm_steps, one.steps, one.done, one.seconds]
+            for name, one in self._trials.items()
+        }
+        return {"chosen": self.chosen, "reason": self.reason, "trials": trials}
+
+    def remember(self, history: Mapping[str, Any]) -> None:
+        """Restores a history."""
+        self.chosen, self.reason = history["chosen"], history["reason"]
+        self._trials = {name: _Trial(*values) for name, values in history["trials"].items()}
+
+    def _first_step_seconds(self, phases: Sequence[PhaseRecord]) -> float | None:
+        first = [one for one in phases if one.protocol == self.spec.identity.first_protocol]
+        steps = sum(one.end_worker_step - one.start_worker_step for one in first)
+        return sum(one.seconds for one in first) / steps if steps else None
+
+    def _plan(self, segment: Segment, step_seconds: float | None) -> None:
+        """Plans the trials; none where they would be too large a part of the job."""
+        identity = self.spec.identity
+        workers, total = identity.workers, identity.total_worker_steps
+        wanted = _LEAST_SECONDS / step_seconds if step_seconds else 0.0
+        wanted = min(wanted, _MOST_OF_JOB * total)
+        in_all = 0
+        for protocols in self.spec.candidates:
+            name = protocols.second_protocol
+            choice = choose_protocol(name)
+            unit, least, warm = workers, _PUSH_STEPS, 2
+            if choice.exchange is Exchange.REPLICA:
+                unit *= choice.period_steps
+                least, warm = _LOCAL_PERIODS, 1
+            trial = _Trial(warm * unit, unit * max(least, math.ceil(wanted / unit)))
+            in_all += trial.warm_steps + trial.steps
+            if in_all > _MOST_IN_ALL * total:
+                break
+            self._trials[name] = trial
+        # Where there is no room to compare, the run goes on as it would without candidates.
+        is_alone = len(self._trials) < 2 and step_seconds is None
+        if not self._trials or is_alone:
+            self.chosen = segment.protocol
+
+    def _choose(self, first_step_seconds: float | None) -> None:
+        first = self.spec.identity.first_protocol
+        paces = {name: one.step_seconds for name, one in self._trials.items()}
+        if first_step_seconds is not None:
+            paces[first] = first_step_seconds
+        self.chosen = min(paces, key=lambda name: paces[name])
+        times = (f"{pace:.3g} s in {protocol_text(name)}" for name, pace in paces.items())
+        why = "as nothing else is faster here" if self.is_first else "the fastest here"
+        self.reason = (
+            f"{protocol_text(self.chosen)} does the rest, {why}: a worker-step takes"
+            f" {', '.join(times)}"
+        )
