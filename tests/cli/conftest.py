@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.trainers.conftest import cluster_of, keras, make_trainer  # noqa: F401 (fixtures)
+from tests.trainers.conftest import cluster_of, make_trainer  # noqa: F401 (fixtures)

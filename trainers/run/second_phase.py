@@ -97,10 +97,10 @@ class SecondPhase:
 
         `phases` are those of the run so far.
         """
+        step_seconds = self._first_step_seconds(phases)
+        if self.chosen is None and not self._trials:
+            self._plan(segment, step_seconds)
         if self.chosen is None:
-            step_seconds = self._first_step_seconds(phases)
-            if not self._trials:
-                self._plan(segment, step_seconds)
             name, trial = next(
                 ((name, one) for name, one in self._trials.items() if not one.is_over), ("", None)
             )
