@@ -51,7 +51,7 @@ from syncswitch.storage.trials.possible import check_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.trials.workloads import register_workload
-from syncswitch.storage.uses.store import uses
+from syncswitch.storage.uses.store import chosen_phases, uses
 from syncswitch.storage.uses.summary import (
     accuracies_alone,
     collapse_limit_of,
@@ -997,6 +997,7 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
         threshold_runs=policy.threshold_runs,
         own_jobs=0 if experience is None else experience.jobs,
         bearing=job.bearing() if is_learnt else (),
+        chosen=tuple(chosen_phases(database, policy)),
     )
 
 

@@ -68,6 +68,7 @@ class Explanation:
         own_jobs: Other jobs of the database that the first belief rests on, beside the recorded.
         bearing: By these, switch points and the share of the jobs that bear a switch there; empty
             for a strategy without a belief.
+        chosen: What runs found to be the fastest protocols of their cluster, with figures.
     """
 
     strategy: Strategy
@@ -78,6 +79,7 @@ class Explanation:
     threshold_runs: int = 0
     own_jobs: int = 0
     bearing: tuple[tuple[float, float], ...] = ()
+    chosen: tuple[str, ...] = ()
 
     @property
     def beliefs(self) -> tuple[SwitchPointBelief, ...]:
@@ -179,6 +181,7 @@ def why_sentences(
     said = [_bearing_text(why, first)] if why.bearing else []
     if (phase := _recorded_phase(why, second_protocol)) is not None:
         said.append(_phase_text(phase, first))
+    said += [f"A run compared the protocols at its switch: {one}." for one in why.chosen]
     if why.answer is None:
         begins = "This job has not confirmed it" if why.bearing else "There is no answer yet"
         return [*said, f"{begins}: no run of {first} alone is there to compare with."]
@@ -274,5 +277,6 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
         "answer_percent": None if why.answer is None else why.answer.switch_percent,
         "is_decided": why.is_decided,
         "other_jobs": {"own": why.own_jobs, "bearing": [list(one) for one in why.bearing]},
+        "chosen": list(why.chosen),
         "never_tried": list(map(asdict, why.untried)),
     }

@@ -43,6 +43,7 @@ from syncswitch.trainers.job.hyperparameters import highest_rate
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.schedule import check_length
 from syncswitch.trainers.protocols import check_protocols
+from syncswitch.trainers.run.second_phase import fitting
 
 Interrupted = Callable[[Any, float | None], tuple[int, float] | None]
 """Finds the run that goes on, for a workload and the percent where it must have switched.
@@ -391,12 +392,12 @@ def _candidates(
     if is_said or not is_open or planned.switch_percent >= BASELINE_PERCENT:
         return ()
     assert isinstance(trainer, ClusterChoice)
-    if workload.batch_after_switch != "same":  # which local SGD has not
-        return (identity.protocols,)
-    local = _LOCAL.format(rate=highest_rate(workload, identity.workers))
-    other = trainer.identity(workload, identity.workers, (identity.first_protocol, local))
-    others = [other.protocols] if other.momentum_after_switch in EARLY_RULES else []
-    return (identity.protocols, *others)
+    candidates = [identity.protocols]
+    if workload.batch_after_switch == "same":  # local SGD has no other
+        local = _LOCAL.format(rate=highest_rate(workload, identity.workers))
+        other = trainer.identity(workload, identity.workers, (identity.first_protocol, local))
+        candidates += [other.protocols] if other.momentum_after_switch in EARLY_RULES else []
+    return fitting(candidates, identity.workers, identity.total_worker_steps)
 
 
 def _run_text(identity: ScheduledJob, seed: int, planned: NextRun) -> Said:

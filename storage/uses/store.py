@@ -18,7 +18,7 @@ from syncswitch.storage.records.job import Job, Protocols
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy
 from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.tables.policies import POLICIES
-from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
+from syncswitch.storage.tables.trials import EVENTS, TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import record_target
 from syncswitch.storage.trials.possible import check_use
 from syncswitch.storage.trials.store import TrialStore, add_parts, result_values
@@ -48,6 +48,21 @@ def uses(
     With `protocols` only those of runs with these, or with the first one alone.
     """
     return TrialStore(database).trials(fingerprint=fingerprint, protocols=protocols, kinds=("use",))
+
+
+def chosen_phases(database: Database, policy: TimingPolicy) -> list[str]:
+    """Returns what the runs of a job chose as their second phase, and why, as events say it."""
+    query = (
+        select(EVENTS.c.reason)
+        .join(TRIALS, TRIALS.c.trial_id == EVENTS.c.trial_id)
+        .where(
+            TRIALS.c.fingerprint == policy.job.fingerprint,
+            TRIALS.c.use_id.is_not(None),
+            EVENTS.c.kind == "chosen",
+        )
+        .order_by(TRIALS.c.trial_id)
+    )
+    return [row.reason for row in database.rows(query)]
 
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:

@@ -20,7 +20,7 @@ _LEAST_SECONDS = 0.3
 """How long a trial should take, so that one hiccup of a machine does not decide."""
 
 _MOST_OF_JOB = 0.02
-"""The share of the worker-steps that this may cost in each trial, at most."""
+"""The share of the worker-steps that a trial may have for that."""
 
 _MOST_IN_ALL = 0.1
 """The share of the worker-steps that all trials may have; what needs more is left out."""
@@ -34,8 +34,12 @@ _LOCAL_PERIODS = 2
 
 @dataclass
 class _Trial:
-    """The steps of a candidate; in the first ones its functions are compiled."""
+    """The steps of a candidate; in the first ones its functions are compiled.
 
+    Both are multiples of `unit`: a step of each worker, or a period.
+    """
+
+    unit: int
     warm_steps: int
     steps: int
     done: int = 0
@@ -58,6 +62,28 @@ class _Trial:
         if self.done >= self.warm_steps:
             self.seconds += seconds
         self.done += steps
+
+
+def fitting(
+    candidates: Sequence[Protocols], workers: int, total_worker_steps: int
+) -> tuple[Protocols, ...]:
+    """The first ones of the candidates for whose trials a job has room."""
+    kept, in_all = [], 0
+    for protocols in candidates:
+        trial = _least_trial(protocols, workers)
+        in_all += trial.warm_steps + trial.steps
+        if in_all > _MOST_IN_ALL * total_worker_steps:
+            break
+        kept.append(protocols)
+    return tuple(kept)
+
+
+def _least_trial(protocols: Protocols, workers: int) -> _Trial:
+    choice = choose_protocol(protocols.second_protocol)
+    unit = workers * choice.period_steps
+    if choice.exchange is Exchange.REPLICA:
+        return _Trial(unit, unit, _LOCAL_PERIODS * unit)
+    return _Trial(unit, 2 * unit, _PUSH_STEPS * unit)
 
 
 @dataclass
@@ -120,7 +146,7 @@ class SecondPhase:
     def history(self) -> dict[str, Any]:
         """What is known so far, as JSON."""
         trials = {
-            name: [one.warm_steps, one.steps, one.done, one.seconds]
+            name: [one.unit, one.warm_steps, one.steps, one.done, one.seconds]
             for name, one in self._trials.items()
         }
         return {"chosen": self.chosen, "reason": self.reason, "trials": trials}
@@ -136,28 +162,23 @@ class SecondPhase:
         return sum(one.seconds for one in first) / steps if steps else None
 
     def _plan(self, segment: Segment, step_seconds: float | None) -> None:
-        """Plans the trials; none where they would be too large a part of the job."""
+        """Plans the trials; none where there is no room for them, or nothing to compare with."""
         identity = self.spec.identity
         workers, total = identity.workers, identity.total_worker_steps
-        wanted = _LEAST_SECONDS / step_seconds if step_seconds else 0.0
-        wanted = min(wanted, _MOST_OF_JOB * total)
-        in_all = 0
-        for protocols in self.spec.candidates:
-            name = protocols.second_protocol
-            choice = choose_protocol(name)
-            unit, least, warm = workers, _PUSH_STEPS, 2
-            if choice.exchange is Exchange.REPLICA:
-                unit *= choice.period_steps
-                least, warm = _LOCAL_PERIODS, 1
-            trial = _Trial(warm * unit, unit * max(least, math.ceil(wanted / unit)))
-            in_all += trial.warm_steps + trial.steps
-            if in_all > _MOST_IN_ALL * total:
-                break
-            self._trials[name] = trial
-        # Where there is no room to compare, the run goes on as it would without candidates.
-        is_alone = len(self._trials) < 2 and step_seconds is None
-        if not self._trials or is_alone:
+        for protocols in fitting(self.spec.candidates, workers, total):
+            self._trials[protocols.second_protocol] = _least_trial(protocols, workers)
+        if step_seconds is None and len(self._trials) < 2:
+            self._trials.clear()
+        if not self._trials:
             self.chosen = segment.protocol
+            return
+        wanted = min(_LEAST_SECONDS / step_seconds if step_seconds else 0.0, _MOST_OF_JOB * total)
+        room = _MOST_IN_ALL * total - sum(
+            one.warm_steps + one.steps for one in self._trials.values()
+        )
+        for trial in self._trials.values():
+            more = min(wanted - trial.steps, room / len(self._trials))
+            trial.steps += trial.unit * max(0, math.floor(more / trial.unit))
 
     def _choose(self, first_step_seconds: float | None) -> None:
         first = self.spec.identity.first_protocol
