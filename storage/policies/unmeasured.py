@@ -152,9 +152,12 @@ def unmeasured_text(
     if policy.switch_percent == 0:
         how = f"uses {second} from the start"
     if others is not None:
-        named = ", ".join([second, *map(protocol_text, others)])
-        how = f"tries {named} at {policy.switch_percent:g} %, and goes on with that or {first},"
-        how += " whichever is fastest here"
+        named = " and ".join([second, *map(protocol_text, others)])
+        of_them = "of them" if others else "of it"
+        how = (
+            f"tries {named} at {policy.switch_percent:g} % and goes on with whichever {of_them} and"
+            f" {first} is fastest here; a switch there"
+        )
     tests = "its own evaluations"
     if not policy.threshold:
         tests += ", which without a threshold notice little but a run that diverges"
@@ -164,9 +167,9 @@ def unmeasured_text(
         guarded = f"and {untested}, so that nothing guards the switch"
         expected = ""  # known of guarded runs
     sources = f"{jobs} and its own runs" if has_runs else jobs
-    which = "which" if others is None else "where a switch"
+    which = ", which" if others is None else ""
     text = (
-        f"{how}, {which} should be fastest for {span}, judging by {sources}. No run of {first}"
+        f"{how}{which} should be fastest for {span}, judging by {sources}. No run of {first}"
         f" alone has measured a target yet, {guarded}."
         f"{expected} To train with {first} alone, "
     )
