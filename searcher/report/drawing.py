@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import html
 import io
-import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from syncswitch.searcher.report.scales import (
+    SwitchScale,
+    edge_labels,
+    run_ticks,
+    switch_label,
+    zoomed,
+)
 from syncswitch.storage.errors import UserError
 
 # Okabe and Ito's palette, which colour-blind people can tell apart; marks and dashes differ too.
@@ -21,6 +27,8 @@ POLICY = "#009E73"
 QUIET = "#767676"
 BAND = "#DDF1EB"
 _INK = "#333333"
+_LABEL_SHARE = 0.22  # of an axis that a label at its edge takes
+_LETTER_SHARE = 0.018  # and a letter of it
 # Wide enough to show letters in their own size on a telephone; wider screens show two in a row.
 _WIDTH_INCHES = 5.0
 _STYLE: Mapping[str, Any] = {
@@ -95,7 +103,7 @@ def drawn(
         yield axes
         for panel in axes:
             handles, labels = panel.get_legend_handles_labels()
-            if len(set(labels)) > 1:
+            if labels:
                 shown = dict(zip(labels, handles, strict=True))
                 panel.legend(
                     shown.values(), shown.keys(), loc="lower left", bbox_to_anchor=(0, 1), ncols=2,
@@ -115,34 +123,55 @@ def _element(svg: str, drawing: Drawing) -> str:
     return re.sub(r"<svg([^>]*)>", lambda tag: f'<svg role="img"{tag[1]}>{words}', svg, count=1)
 
 
-class SwitchAxis:
-    """Switch points on an axis of halvings, which has room for 0 % as well."""
+def label_switches(axis: Any, scale: SwitchScale, title: str) -> None:
+    """Writes the ticks of a scale of switch points and a title on an axis of matplotlib."""
+    axis.set_ticks([scale.at(tick) for tick in scale.ticks], labels=map(switch_label, scale.ticks))
+    axis.axes.set(**{f"{axis.axis_name}lim": scale.limits})
+    axis.set_label_text(literal(title))
 
-    def __init__(self, percents: Sequence[float]) -> None:
-        self.percents = tuple(sorted({0.0 if p <= 0 else p for p in percents}))
-        lowest = min((p for p in self.percents if p > 0), default=50.0)
-        self._zero = math.log2(lowest) - 1
 
-    def at(self, percent: float) -> float:
-        return self._zero if percent <= 0 else max(self._zero, math.log2(percent))
+def label_runs(axes: Any, runs: int) -> None:
+    """Numbers the runs from left to right."""
+    axes.set_xlim(0.5, runs + 0.5)
+    axes.set_xticks(run_ticks(runs))
 
-    def label(
-        self, axis: Any, limit: Callable[[float, float], Any], first: str, title: str | None = None
-    ) -> None:
-        """Writes as many ticks as have room, and the title, on an axis of matplotlib.
 
-        `limit` sets the limits of the axis. The usual title names the first protocol.
-        """
-        places: list[float] = []
-        shown, room = [], (self.at(100.0) - self._zero) / 12
-        for percent in reversed(self.percents):
-            # There is room for twelve.
-            if percent == 0 or not places or places[-1] - self.at(percent) > room:
-                places.append(self.at(percent))
-                shown.append(f"{percent:.3g}")
-        axis.set_ticks(places, labels=shown)
-        limit(min(places) - 0.5, max(places) + 0.5)
-        axis.set_label_text(literal(title or f"switch point (% of the job in {first})"))
+def zoom(
+    axes: Any,
+    points: Sequence[tuple[float, float]],
+    band: tuple[float, float] | None,
+    possible: tuple[float | None, float | None] = (None, None),
+    ends: Sequence[tuple[float, float]] | None = None,
+) -> None:
+    """Shows the neighbourhood of a target; what lies outside is marked at the edge.
+
+    Call it once the limits of x are set.
+
+    Args:
+        axes: Of matplotlib.
+        points: Place and value of each result; infinite where a run diverged.
+        band: The accepted values, see `scales.zoomed`.
+        possible: The least and the largest possible value.
+        ends: Those of the points that are marked where they lie outside; None for all.
+    """
+    marked = points if ends is None else [*points, *ends]
+    limits = zoomed([value for _, value in marked], band, possible)
+    axes.set_ylim(limits)
+    left, right = axes.get_xlim()
+    along = {"transform": axes.get_xaxis_transform(), "scaley": False}
+    for label in edge_labels(ends or points, limits, _LABEL_SHARE * (right - left)):
+        edge, into, marker, side = (
+            (1.0, -1, "^", "top") if label.is_above else (0.0, 1, "v", "bottom")
+        )
+        heights = [edge + into * 0.03] * len(label.places)
+        axes.plot(label.places, heights, marker, color=SECOND, ms=6, **along)
+        half = _LETTER_SHARE * (right - left) * len(label.text) / 2
+        middle = (label.places[0] + label.places[-1]) / 2
+        place = max(left + half, min(middle, right - half))
+        axes.annotate(
+            label.text, (place, edge), (0, into * 11), xycoords=along["transform"],
+            textcoords="offset points", color=SECOND, fontsize=8.5, ha="center", va=side,
+        )  # fmt: skip
 
 
 def axis_title(text: str, longest_line: int = 36) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.searcher.report.data import ReportData, ReportRun
+from syncswitch.searcher.report.data import ReportData, ReportRun, SwitchPoint
 from syncswitch.searcher.report.drawing import (
     BAND,
     FIRST,
@@ -21,11 +21,14 @@ from syncswitch.searcher.report.drawing import (
     QUIET,
     SECOND,
     Drawing,
-    SwitchAxis,
     axis_title,
     drawn,
+    label_runs,
+    label_switches,
     literal,
+    zoom,
 )
+from syncswitch.searcher.report.scales import SwitchScale
 from syncswitch.searcher.speed_up import Estimate
 from syncswitch.searcher.words import UNJUDGED, capitalized, counted, percent_text
 from syncswitch.storage.errors import UserError
@@ -33,9 +36,10 @@ from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.replay import RecordedRun
 
-__all__ = ["accuracy_by_switch", "accuracy_over_time", "later_uses", "search_path", "training_time"]
+__all__ = ["accuracy_by_switch", "accuracy_over_time", "later_uses", "search_path"]
 
-_SPREAD = 0.22  # of the runs of a switch point, in halvings
+_SPREAD = 0.2  # of the runs of a switch point, in halvings
+_BAR = 0.34  # width; 75 and 100 % are .415 apart
 _MOST_WORDS = 16  # runs of a search whose accuracies are written
 _MOST_POINTS = 300  # of a curve
 _MOST_CURVES = 5  # of a switch point
@@ -49,60 +53,111 @@ _KINDS = {
 
 
 def accuracy_by_switch(data: ReportData) -> Drawing:
-    """Converged accuracy of every run against its switch point.
+    """Converged accuracy of every run against its switch point, above the mean training times.
 
-    Dots are runs (crosses at the bottom diverged), squares later runs with the policy, diamonds the
-    means of the switch points with their 95 % intervals (Student's), the band the accepted
-    accuracies, the star the policy.
+    Above: dots are runs, squares later runs with the policy, diamonds the means of the switch
+    points with their 95 % intervals (Student's), the band the accepted accuracies, the star the
+    policy. Triangles at the edge are runs far outside, with their accuracies.
+
+    Below, as in Fig. 10 of the Sync-Switch paper: the mean training time of each switch point,
+    relative to the first protocol alone, with its 95 % interval; in seconds where nothing is known
+    of the first protocol alone. A run that was stopped early counts with what the whole would have
+    taken.
 
     Raises:
         UserError: No run is complete and sound, or matplotlib is missing.
     """
-    runs, metric = data.compared, data.identity.decided_by
+    runs = data.compared
     _check_compared(data)
-    sound = [run for run in runs if run.is_sound]
-    if not sound:
+    if not any(run.is_sound for run in runs):
         raise UserError(f"every run of {data.identity.name} diverged, so there is no accuracy")
-    axis = SwitchAxis([run.trial.candidate_percent or 0.0 for run in runs])
-    places = _side_by_side(runs, axis)
+    scale = SwitchScale([run.trial.candidate_percent or 0.0 for run in runs])
     drawing = Drawing(
-        f"{_named(metric)} against switch point",
-        "Dots are runs, squares later runs, diamonds the means of switch points with 95 %"
-        " intervals, crosses runs that diverged; the band holds the accepted values, the star is"
-        " the policy.",
+        f"{_named(data.identity.decided_by)} and training time by switch point",
+        "Above: dots are runs, squares later runs, diamonds the means of switch points with 95 %"
+        " intervals, triangles at the edge runs far outside; the band holds the accepted values,"
+        " the star is the policy. Below: a bar for the mean training time of each switch point.",
     )
-    with drawn(drawing, 3.6) as (axes,):
-        _draw_acceptance(axes, data)
-        for label, marker, filling in (
-            ("one run", "o", "full"),
-            ("one run, stopped early", "o", "none"),
-            ("one later run", "s", "full"),
-        ):
-            alike = [run for run in sound if _label(run) == label]
-            x = [places[run.trial.trial_id] for run in alike]
-            y = [metric.value(run.trial.result.converged_accuracy or 0.0) for run in alike]
-            if alike:
-                style = {"color": "#333", "ms": 5, "alpha": 0.7, "fillstyle": filling}
-                axes.plot(x, y, marker, **style, label=label)
-        _draw_diverged(
-            axes, [places[run.trial.trial_id] for run in runs if run.trial.result.diverged]
-        )
-        axes.margins(y=0.2)
-        axes.set_ylim(axes.get_ylim())  # the interval of two runs may be wider, and is cut
-        by_percent = {one.percent: mean for one in data.switch_points if (mean := one.accuracy)}
-        means, halves = _means_and_halves(list(by_percent.values()), metric)
-        x = [axis.at(percent) for percent in by_percent]
-        label = "mean, 95 % interval"
-        axes.errorbar(x, means, halves, color=FIRST, fmt="D:", ms=9, fillstyle="none", label=label)
-        answer = data.answer
-        if answer is not None and answer.measured.mean_accuracy is not None:
-            label = f"the policy: {percent_text(answer.switch_percent)}"
-            place, value = axis.at(answer.switch_percent), answer.measured.mean_accuracy
-            style = {"color": POLICY, "ms": 15, "mec": "white", "label": label}
-            axes.plot(place, metric.value(value), "*", **style)
-        axis.label(axes.xaxis, axes.set_xlim, data.first)
-        axes.set_ylabel(axis_title(f"converged {metric.axis_title}"))
+    timed = [(point, mean) for point in data.switch_points if (mean := point.seconds)]
+    heights = (3.2, 1.7) if timed else (3.2,)
+    with drawn(drawing, *heights, sharex=True) as axes:
+        _draw_accuracies(axes[0], data, scale)
+        if timed:
+            _draw_times(axes[1], data, scale, timed)
+        title = f"switch point (% of the job in {data.first})"
+        label_switches(axes[-1].xaxis, scale, title)
     return drawing
+
+
+def _draw_accuracies(axes: Any, data: ReportData, scale: SwitchScale) -> None:
+    runs, metric = data.compared, data.identity.decided_by
+    places = _side_by_side(runs, scale)
+    values = {run.trial.trial_id: _value_of(run, metric) for run in runs}
+    axes.set_xlim(scale.limits)
+    zoom(
+        axes,
+        [(places[number], value) for number, value in values.items()],
+        _band(data),
+        (metric.lowest, metric.highest),
+    )
+    _draw_acceptance(axes, data)
+    for label, marker, filling in (
+        ("one run", "o", "full"),
+        ("one run, stopped early", "o", "none"),
+        ("one later run", "s", "full"),
+    ):
+        alike = [run.trial.trial_id for run in runs if run.is_sound and _label(run) == label]
+        x, y = [places[number] for number in alike], [values[number] for number in alike]
+        if alike:
+            style = {"color": "#333", "ms": 5, "alpha": 0.7, "fillstyle": filling}
+            axes.plot(x, y, marker, **style, label=label)
+    by_percent = {point.percent: mean for point in data.switch_points if (mean := point.accuracy)}
+    means, halves = _means_and_halves(list(by_percent.values()), metric)
+    x = [scale.at(percent) for percent in by_percent]
+    label = "mean, 95 % interval"
+    axes.errorbar(x, means, halves, color=FIRST, fmt="D", ms=9, fillstyle="none", label=label)
+    answer = data.answer
+    if answer is not None and answer.measured.mean_accuracy is not None:
+        label = f"the policy: {percent_text(answer.switch_percent)}"
+        place, value = scale.at(answer.switch_percent), answer.measured.mean_accuracy
+        style = {"color": POLICY, "ms": 15, "mec": "white", "label": label}
+        axes.plot(place, metric.value(value), "*", **style)
+    axes.set_ylabel(axis_title(f"converged {metric.axis_title}", 30))
+
+
+def _draw_times(
+    axes: Any, data: ReportData, scale: SwitchScale, timed: Sequence[tuple[SwitchPoint, Estimate]]
+) -> None:
+    baseline = data.baseline_seconds
+    unit = baseline / 100 if baseline else 1.0
+    answer = None if data.answer is None else data.answer.switch_percent
+    for point, mean in timed:
+        colour, edge = ("#8FD0BB", POLICY) if point.percent == answer else ("#C3D2DE", QUIET)
+        whisker = (mean.high - mean.value) / unit if len(point.runs) > 1 else None
+        place, height = scale.at(point.percent), mean.value / unit
+        axes.bar(place, height, _BAR, yerr=whisker, color=colour, ec=edge, capsize=3)
+        if point.percent in (answer, BASELINE_PERCENT):
+            text = f"{height:.0f} %" if baseline else f"{height:,.0f} s"
+            axes.annotate(text, (place, height), (0, 5), textcoords="offset points", ha="center")
+    axes.margins(y=0.2)
+    axes.set_ylim(0, None)
+    axes.set_ylabel(axis_title(f"time, % of {data.first} alone", 18) if baseline else "seconds")
+
+
+def _value_of(run: ReportRun, metric: Metric) -> float:
+    """The metric's own value, as bad as can be where the run diverged."""
+    accuracy = run.trial.result.converged_accuracy
+    return metric.value(accuracy if run.is_sound and accuracy is not None else -math.inf)
+
+
+def _band(data: ReportData) -> tuple[float, float] | None:
+    """The accepted values from the least to the largest; None without a target."""
+    if data.acceptance is None:
+        return None
+    metric, acceptance = data.identity.decided_by, data.acceptance
+    ends = acceptance.least_accuracy, acceptance.target_accuracy
+    low, high = sorted(map(metric.value, ends))
+    return low, high
 
 
 def _label(run: ReportRun) -> str:
@@ -125,44 +180,6 @@ def _means_and_halves(
     return means, [below, above]
 
 
-def training_time(data: ReportData) -> Drawing:
-    """Mean training time of each switch point, relative to the first protocol alone.
-
-    As in Fig. 10 of the Sync-Switch paper. Whiskers are 95 % intervals of the mean (Student's); a
-    single run has none. A run that was stopped early counts with what the whole would have taken.
-    Where nothing is known of the first protocol alone, the bars are in seconds.
-
-    Raises:
-        UserError: No training time is known, or matplotlib is missing.
-    """
-    timed = [(one, mean) for one in data.switch_points if (mean := one.seconds)]
-    if not timed:
-        _check_compared(data)
-        raise UserError(f"no training time of {data.identity.name} is known yet")
-    baseline = data.baseline_seconds
-    unit = baseline / 100 if baseline else 1.0
-    answer = None if data.answer is None else data.answer.switch_percent
-    drawing = Drawing(
-        "Training time", "A bar for each switch point; whiskers are 95 % intervals of the mean."
-    )
-    with drawn(drawing, 3.0) as (axes,):
-        for place, (one, mean) in enumerate(timed):
-            colour, edge = ("#8FD0BB", POLICY) if one.percent == answer else ("#C3D2DE", QUIET)
-            whisker = (mean.high - mean.value) / unit if len(one.runs) > 1 else None
-            axes.bar(place, mean.value / unit, 0.8, yerr=whisker, color=colour, ec=edge, capsize=3)
-            text = f"{mean.value / unit:.0f} %" if baseline else f"{mean.value:,.0f} s"
-            axes.annotate(text, (place, 0), (0, 3), textcoords="offset points", ha="center")
-        first = literal(data.first)
-        if baseline:
-            axes.axhline(100, color=QUIET, linestyle="--")
-        axes.set_xticks(range(len(timed)), [f"{one.percent:.4g}" for one, _ in timed])
-        axes.set_xlabel(f"switch point (% of the job in {first})")
-        axes.set_ylabel(
-            f"% of the time with {first} alone" if baseline else "training time, seconds"
-        )
-    return drawing
-
-
 def search_path(data: ReportData) -> Drawing:
     """The runs of the search in their order, and where the answer could lie after each of them.
 
@@ -179,23 +196,23 @@ def search_path(data: ReportData) -> Drawing:
     if not steps:
         raise UserError("no run of the search is complete yet")
     ends = [end for step in steps for end in (step.lower_percent, step.upper_percent)]
-    axis = SwitchAxis([*(step.run.switch_percent for step in steps), *ends])
+    scale = SwitchScale([*(step.run.switch_percent for step in steps), *ends])
     drawing = Drawing(
         "The course of the search",
         "A mark for each run at its switch point; the band is where the answer could lie then.",
     )
     with drawn(drawing, 3.6) as (axes,):
         numbers = [number + 0.5 for number in range(len(steps) + 1)]
-        low, high = ([axis.at(one) for one in (*ends[side::2], ends[side - 2])] for side in (0, 1))
+        low, high = ([scale.at(one) for one in (*ends[side::2], ends[side - 2])] for side in (0, 1))
         axes.fill_between(numbers, low, high, step="post", color=BAND, label="could be the answer")
         if data.answer is not None and data.is_found_here:
-            place = axis.at(data.answer.switch_percent)
+            place = scale.at(data.answer.switch_percent)
             axes.axhline(place, color=POLICY, linestyle="--", label="the answer")
         for kind, (label, marker, colour) in _KINDS.items():
             filling = "none" if kind in ("open", "speculative") else "full"
             mine = [number for number, step in enumerate(steps) if step.kind == kind]
             if mine:
-                y = [axis.at(steps[number].run.switch_percent) for number in mine]
+                y = [scale.at(steps[number].run.switch_percent) for number in mine]
                 x = [number + 1 for number in mine]
                 style = {"color": colour, "ms": 7, "fillstyle": filling, "label": label}
                 axes.plot(x, y, marker, **style)
@@ -203,14 +220,14 @@ def search_path(data: ReportData) -> Drawing:
             for number, step in enumerate(steps, 1):
                 run = step.run
                 words = "diverged" if run.diverged else f"{metric.value(run.accuracy):.3g}"
-                at = (number, axis.at(run.switch_percent))
+                at = (number, scale.at(run.switch_percent))
                 axes.annotate(
                     words, at, (0, 6), textcoords="offset points", ha="center", fontsize=7.5
                 )
-        axes.set_xlim(0.4, len(steps) + 0.6)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        label_runs(axes, len(steps))
         axes.set_xlabel("run of the search")
-        axis.label(axes.yaxis, axes.set_ylim, data.first)
+        label_switches(axes.yaxis, scale, f"switch point (% of the job in {data.first})")
+        axes.set_ylim(top=scale.limits[1] + 0.5)  # for the words above the marks
     return drawing
 
 
@@ -237,6 +254,8 @@ def accuracy_over_time(data: ReportData) -> Drawing:
         "A line for each run; thick is the one of median accuracy of its switch point, and the mark"
         " on it is its switch.",
     )
+    band, late = _band(data), list[tuple[float, float]]()
+    ends: list[tuple[float, float]] = []
     with drawn(drawing, 3.4) as (axes,):
         if data.acceptance is not None:
             target = metric.value(data.acceptance.target_accuracy)
@@ -244,21 +263,26 @@ def accuracy_over_time(data: ReportData) -> Drawing:
         for percent, colour, style, label in _roles(data, sorted(by_switch_point)):
             alike = sorted(by_switch_point[percent], key=lambda run: run.accuracy)
             median = alike[len(alike) // 2]
-            for other in [one for one in alike if one is not median][-_MOST_CURVES:]:
-                axes.plot(*_curve(other, metric), color=colour, ls=style, lw=0.8, alpha=0.4)
-            gone = ", diverged" if median.diverged else ""
-            x, y = _curve(median, metric)
-            axes.plot(x, y, color=colour, ls=style, lw=2.2, label=literal(label + gone))
-            if len(median.phases) > 1 and x:
-                at = median.clock().seconds_at(median.switch_worker_step)
-                axes.plot(at, np.interp(at, x, y), "D", color=colour, ms=8, mec="white")
-        sound = [one for runs in by_switch_point.values() for one in runs if not one.diverged]
-        shown = [value for one in sound for value in _curve(one, metric)[1]]
-        if shown and len(sound) < sum(map(len, by_switch_point.values())):
-            # A run that diverged leaves the figure.
-            room = 0.08 * max(max(shown) - min(shown), 0.01)
-            axes.set_ylim(min(shown) - room, max(shown) + room)
-        axes.set_xlim(0, None)
+            others = [one for one in alike if one is not median][-_MOST_CURVES:]
+            for one in (*others, median):
+                x, y = _curve(one, metric)
+                if not x:
+                    continue
+                looks: dict[str, Any] = {"lw": 0.8, "alpha": 0.4}
+                if one is median:
+                    gone = ", diverged" if one.diverged else ""
+                    looks = {"lw": 2.2, "label": literal(label + gone)}
+                axes.plot(x, y, color=colour, ls=style, **looks)
+                ends.append((x[-1], y[-1]))
+                if not one.diverged:
+                    points = list(zip(x, y, strict=True))
+                    best = max(points, key=lambda point: metric.accuracy(point[1]))
+                    late += [best, *points[len(points) // (2 if band else 4) :]]
+                if one is median and len(one.phases) > 1:
+                    at = one.clock().seconds_at(one.switch_worker_step)
+                    axes.plot(at, np.interp(at, x, y), "D", color=colour, ms=8, mec="white")
+        axes.set_xlim(0, 1.03 * max((x for x, _ in ends), default=1.0))
+        zoom(axes, late or ends, band, (metric.lowest, metric.highest), ends)
         axes.set_xlabel("training time in seconds")
         axes.set_ylabel(axis_title(f"test {metric.axis_title}"))
     return drawing
@@ -320,40 +344,36 @@ def later_uses(data: ReportData) -> Drawing:
         (how if judged else UNJUDGED)
         + " Below are the switches of each run: crosses failed, dots held.",
     )
-    with drawn(drawing, 2.8, 1.9) as (axes, below):
+    with drawn(drawing, 2.8, 1.9, sharex=True) as (axes, below):
+        label_runs(axes, len(uses))
+        values = {
+            number: metric.value(-math.inf if use.result.diverged else use.result.accuracy)
+            for number, use in uses
+        }
+        zoom(axes, list(values.items()), _band(data), (metric.lowest, metric.highest))
         _draw_acceptance(axes, data)
         for label, is_kept, marker, colour in (
             ("kept", True, "o", POLICY),
             ("not kept", False, "X", SECOND),
             ("no target measured", None, "o", QUIET),
         ):
-            values = {
-                number: metric.value(use.result.accuracy)
-                for number, use in uses
-                if use.result.kept is is_kept and not use.result.diverged
-            }
-            if values:
-                x, y = list(values), list(values.values())
-                axes.plot(x, y, marker, color=colour, ms=6, label=label)
-        _draw_diverged(axes, [number for number, use in uses if use.result.diverged])
-        axis = SwitchAxis(
+            x = [number for number, use in uses if use.result.kept is is_kept]
+            if x:
+                axes.plot(x, [values[n] for n in x], marker, color=colour, ms=6, label=label)
+        scale = SwitchScale(
             [*(use.guard.held_percent for _, use in uses), *(one for _, one in failed)]
         )
-        held = [axis.at(use.guard.held_percent) for _, use in uses]
+        held = [scale.at(use.guard.held_percent) for _, use in uses]
         below.plot([n for n, _ in uses], held, "o", color=POLICY, ms=5, label="switch that held")
         if failed:
-            x, y = [n for n, _ in failed], [axis.at(percent) for _, percent in failed]
+            x, y = [n for n, _ in failed], [scale.at(percent) for _, percent in failed]
             below.plot(x, y, "X", color=SECOND, ms=6, label="switch that failed")
         for (number, before), (_, use) in itertools.pairwise(uses):
             if use.policy_version != before.policy_version:
-                axes.axvline(number + 0.5, color=QUIET, linestyle=":", label="another version")
-        axes.margins(y=0.2)
-        for one in (axes, below):
-            one.set_xlim(0.4, len(uses) + 0.6)
-            one.xaxis.get_major_locator().set_params(integer=True)
+                below.axvline(number + 0.5, color=QUIET, linestyle=":", label="another version")
         below.set_xlabel("later run")
         axes.set_ylabel(axis_title(f"converged {metric.axis_title}", 24))
-        axis.label(below.yaxis, below.set_ylim, data.first, "switched at %")
+        label_switches(below.yaxis, scale, "switched at %")
     return drawing
 
 
@@ -370,14 +390,14 @@ def _check_compared(data: ReportData) -> None:
     )
 
 
-def _side_by_side(runs: Sequence[ReportRun], axis: SwitchAxis) -> dict[int, float]:
+def _side_by_side(runs: Sequence[ReportRun], scale: SwitchScale) -> dict[int, float]:
     """A place on the axis for each run, so that equal runs do not hide each other."""
     places: dict[int, float] = {}
-    for percent in axis.percents:
+    for percent in {run.trial.candidate_percent or 0.0 for run in runs}:
         same = [run.trial.trial_id for run in runs if (run.trial.candidate_percent or 0) == percent]
         for number, trial_id in enumerate(same):
             aside = (number + 0.5) / len(same) - 0.5
-            places[trial_id] = axis.at(percent) + _SPREAD * 2 * aside
+            places[trial_id] = scale.at(percent) + _SPREAD * 2 * aside
     return places
 
 
@@ -395,12 +415,6 @@ def _draw_acceptance(axes: Any, data: ReportData) -> None:
     axes.axhline(target, color=POLICY, label=label)
     label = literal(f"{metric.words.worst} accepted {metric.text(acceptance.least_accuracy)}")
     axes.axhline(least, color=POLICY, linestyle="--", label=label)
-
-
-def _draw_diverged(axes: Any, places: Sequence[float]) -> None:
-    if places:
-        style = {"color": SECOND, "ms": 7, "transform": axes.get_xaxis_transform()}
-        axes.plot(places, [0.04] * len(places), "x", **style, label="diverged", scaley=False)
 
 
 def _named(metric: Metric) -> str:

@@ -15,14 +15,12 @@ from syncswitch.searcher.search.explanation import why_sentences
 from syncswitch.searcher.search.observations import state_of
 from syncswitch.searcher.search.policy_words import (
     guard_text,
-    kept_text,
     policy_sentences,
     probability_text,
     times_text,
     uses_sentence,
-    uses_text,
 )
-from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
+from syncswitch.searcher.speed_up import speed_up_of
 from syncswitch.searcher.words import (
     NONE,
     UNJUDGED,
@@ -40,6 +38,7 @@ from syncswitch.storage.files import whole_file
 from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
+from syncswitch.storage.uses.summary import UseSummary
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.replay import REPLAY
 
@@ -69,68 +68,93 @@ def headline(data: ReportData, words: Words) -> str:
     )
 
 
-def key_figures(data: ReportData) -> list[tuple[str, str]]:
-    """The most important figures, each a value and its meaning; unknown ones are left out."""
-    answer, metric, gain = data.answer, data.identity.decided_by, data.speed_up
-    figures = []
-    if answer is None:
-        figures += _known_so_far(data)
-    else:
-        figures.append((f"{answer.switch_percent:g} %", f"of the job in {data.first}"))
-    if gain is not None:
-        is_sure = gain.low is not None and gain.high is not None
-        between = f" ({gain.low:.2f} to {gain.high:.2f})" if is_sure else ""
-        value = f"{'' if is_sure else 'about '}{gain.value:.2f}"
-        figures.append((value, f"times as fast as {data.first} alone{between}"))
-    if answer is not None:
-        figures += _promised(answer, data.first, gain)
-        if answer.measured.mean_accuracy is not None:
-            figures.append((metric.text(answer.measured.mean_accuracy), metric.name))
-    if data.cost is not None and data.cost.bsp_multiples is not None:
-        about = "about " if data.cost.baseline_is_estimated else ""
-        so_far = "" if data.is_found_here else " so far"
-        words = f"trainings with {data.first} alone: the cost of the search{so_far}"
-        figures.append((f"{about}{data.cost.bsp_multiples:.1f}", words))
-    recurrences = data.recurrences_to_pay_back
-    if recurrences is not None:
-        times = "never" if math.isinf(recurrences) else f"{math.ceil(recurrences):,}"
-        figures.append((times, "runs until the search has paid off"))
-    return figures
+@dataclass(frozen=True)
+class KeyFigure:
+    """A value in large letters, its meaning, and in small ones how certain it is."""
+
+    value: str
+    meaning: str
+    detail: str = ""
 
 
-def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tuple[str, str]]:
-    figures = []
-    metric, usual = answer.job.metric, answer.promise.baseline_kept_share
-    mean = f"within {metric.with_unit(f'{answer.threshold:g}')} of {first}'s mean {metric.name}"
-    if answer.is_for_guard and answer.promise.expected_time is not None:
-        words = f"of the time of {first} alone: a guarded run, failed switches included"
-        figures.append((f"{answer.promise.expected_time:.2f}", words))
-    if answer.is_for_guard and answer.promise.delivered_share is not None:
-        words = f"of 100 guarded runs deliver a model {mean}"
-        figures.append((f"about {100 * answer.promise.delivered_share:.0f}", words))
-    if answer.promise.kept_share is not None:
-        own = "" if usual is None else f" ({100 * usual:.0f} with {first} alone)"
-        bare = " without a guard" if answer.is_for_guard else ""
-        words = f"of 100 runs{bare} stay {mean}{own}"
-        figures.append((f"about {100 * answer.promise.kept_share:.0f}", words))
-    may_lose = answer.guarded and gain is not None and (gain.low or gain.value) <= 1
-    sure, has_switch = answer.promise.confidence, answer.switch_percent < BASELINE_PERCENT
-    if sure is not None and has_switch and not may_lose:
-        words = "it saves time" if answer.guarded else "enough runs do"
-        figures.append((probability_text(sure), f"probability that {words}"))
-    return figures
+def key_figures(data: ReportData) -> list[KeyFigure]:
+    """The figures that decide: time, quality and cost; unknown ones are left out."""
+    if data.answer is None:
+        return [*_known_so_far(data), *_cost(data)]
+    return [*_time(data, data.answer), *_quality(data, data.answer), *_cost(data)]
 
 
-def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
-    figures = [(f"{sum(run.is_complete for run in data.runs)}", "complete runs")]
+def _time(data: ReportData, answer: TimingPolicy) -> list[KeyFigure]:
+    gain, expected, sure = data.speed_up, answer.promise.expected_time, answer.promise.confidence
+    may_lose = gain is not None and (gain.low or gain.value) <= 1
+    has_switch = answer.switch_percent < BASELINE_PERCENT
+    details = []
+    if answer.guarded and sure is not None and has_switch and not may_lose:
+        details.append(f"probability of saving time: {probability_text(sure)}")
+    if answer.is_for_guard and expected is not None:
+        words = f"of the time of {data.first} alone, failed switches included"
+        return [KeyFigure(f"{expected:.2f}", words, ", ".join(details))]
+    if gain is None:
+        return []
+    is_known = gain.low is not None and gain.high is not None
+    if is_known:
+        details.insert(0, f"{gain.low:.2f} to {gain.high:.2f}")
+    value = f"{'' if is_known else 'about '}{gain.value:.2f}"
+    return [KeyFigure(value, f"times as fast as {data.first} alone", ", ".join(details))]
+
+
+def _quality(data: ReportData, answer: TimingPolicy) -> list[KeyFigure]:
+    metric, promise = answer.job.metric, answer.promise
+    usual, kept, delivered = (
+        promise.baseline_kept_share,
+        promise.kept_share,
+        promise.delivered_share,
+    )
+    loss = metric.with_unit(f"{answer.threshold:g}")
+    within = f"end within {loss} of {data.first}'s mean {metric.name}"
+    others = [] if usual is None else [f"{100 * usual:.0f} with {data.first} alone"]
+    if answer.is_for_guard and delivered is not None:
+        if kept is not None:
+            others.insert(0, f"{100 * kept:.0f} without a guard")
+        share = f"about {100 * delivered:.0f} of 100"
+        return [KeyFigure(share, f"guarded runs {within}", ", ".join(others))]
+    if kept is not None:
+        if promise.confidence is not None and not answer.guarded:
+            others.append(f"probability that enough do: {probability_text(promise.confidence)}")
+        return [KeyFigure(f"about {100 * kept:.0f} of 100", f"runs {within}", ", ".join(others))]
+    if answer.measured.mean_accuracy is None:
+        return []
+    return [KeyFigure(metric.text(answer.measured.mean_accuracy), metric.name)]
+
+
+def _cost(data: ReportData) -> list[KeyFigure]:
+    if data.cost is None or not data.cost.paid_seconds:
+        return []
+    seconds, multiples = f"{data.cost.paid_seconds:,.1f} s", data.cost.bsp_multiples
+    so_far = "" if data.is_found_here else " so far"
+    if multiples is None:
+        return [KeyFigure(seconds, f"of training: the cost of the search{so_far}")]
+    about = "about " if data.cost.baseline_is_estimated else ""
+    words = f"trainings with {data.first} alone: the cost of the search{so_far}"
+    times, paid_back = data.recurrences_to_pay_back, ""
+    if times is not None:
+        paid_back = ", never paid back"
+        if math.isfinite(times):
+            paid_back = f", paid back by {counted(math.ceil(times), 'run')} with the policy"
+    detail = f"{seconds} of training{paid_back}"
+    return [KeyFigure(f"{about}{multiples:.1f}", words, detail)]
+
+
+def _known_so_far(data: ReportData) -> list[KeyFigure]:
+    complete = sum(run.is_complete for run in data.runs)
+    figures = [KeyFigure(f"{complete:,}", "complete run" + "s" * (complete != 1))]
     accuracy = None if data.baseline is None else data.baseline.accuracy
     if accuracy is not None:
-        metric = data.identity.decided_by
-        figures.append((metric.text(accuracy.value), f"{metric.name} with {data.first} alone"))
-    if data.baseline_seconds is not None:
+        metric, seconds = data.identity.decided_by, data.baseline_seconds
         about = "about " if data.baseline_is_estimated else ""
-        each = f"{about}{data.baseline_seconds:,.1f} s"
-        figures.append((each, f"a training with {data.first} alone"))
+        each = "" if seconds is None else f"in {about}{seconds:,.1f} s of training"
+        value = metric.text(accuracy.value)
+        figures.append(KeyFigure(value, f"{metric.name} with {data.first} alone", each))
     return figures
 
 
@@ -153,20 +177,15 @@ def accuracy_sentence(data: ReportData) -> str:
 
 
 def time_sentence(data: ReportData) -> str:
-    """The sentence above the training times, with the cost of the search."""
+    """The sentence above the training times; empty where none is known."""
     words = []
     if data.baseline_seconds is not None:
         about = "about " if data.baseline_is_estimated else ""
         words.append(f"{data.first} alone takes {about}{data.baseline_seconds:,.1f} s")
     if data.policy_seconds is not None:
-        words.append(f"a training with the policy {data.policy_seconds:,.1f} s")
-    text = sentence(", ".join(words) or "the training times of the switch points")
-    if data.cost is not None and data.cost.paid_seconds:
-        about = "about " if data.cost.baseline_is_estimated else ""
-        multiples = data.cost.bsp_multiples
-        unit = f", {about}{multiples:.1f} trainings with {data.first} alone" if multiples else ""
-        text += f" The search trained for {data.cost.paid_seconds:,.1f} s{unit}."
-    return text
+        takes = "" if words else "takes "
+        words.append(f"a training with the policy {takes}{data.policy_seconds:,.1f} s")
+    return sentence(", ".join(words)) if words else ""
 
 
 def path_sentence(data: ReportData) -> str:
@@ -199,40 +218,47 @@ def uses_figure_sentence(data: ReportData) -> str:
 
 
 def version_rows(data: ReportData) -> list[Mapping[str, str]]:
-    """A row for each version of the policy, newest first; empty without a policy."""
+    """A row for each version of the policy, newest first; empty if all is said of the only one."""
+    if len(data.versions) < 2:
+        return []
     metric = data.identity.decided_by
     return [
         {
             "version": ", ".join([str(entry.policy.version), *entry.aliases]),
             "switch at": percent_text(entry.policy.switch_percent),
             metric.name: accuracy_text(entry.policy.measured.mean_accuracy, metric),
-            "times as fast (90 %)": times_text(speed_up_of(entry.policy)),
-            "found for": guard_text(entry.policy),
-            "kept": kept_text(entry.policy) or NONE,
-            "used": uses_text(data.use_summaries[entry.policy.version]),
-            "found by": f"{entry.policy.strategy}, {entry.policy.study}",
+            "times as fast": times_text(speed_up_of(entry.policy)),
+            "later runs": _kept_of(data.use_summaries[entry.policy.version]),
             "created": entry.policy.created_at[:10],
         }
         for entry in data.versions
     ]
 
 
+def _kept_of(summary: UseSummary) -> str:
+    if not summary.uses:
+        return NONE
+    runs = f"{summary.uses:,}"
+    return runs if summary.kept is None else f"{summary.kept:,} of {runs} kept"
+
+
 def job_facts(data: ReportData) -> list[tuple[str, str]]:
     """The job, fact by fact."""
-    job, recipe = data.identity, data.identity.recipe
+    job, recipe, answer = data.identity, data.identity.recipe, data.answer
     interval, described = recipe.evaluation_interval_worker_steps, job.metric.description
     boundaries = recipe.learning_rate_boundaries or ()
     decays = [f"{factor:g} times from {step:,} on" for step, factor in boundaries]
     facts: list[tuple[str, object]] = [
-        ("workload", job.name),
         ("loaded from", data.reference),
         ("fingerprint", job.fingerprint),
-        ("cluster", job.size),
-        ("protocols", job.pair),
+        (
+            "policy",
+            None if answer is None else f"version {answer.version}, for {guard_text(answer)}",
+        ),
+        ("found by", None if answer is None else f"{answer.strategy}, {answer.study}"),
         ("after the switch", momentum_text(job.momentum_after_switch)),
         ("length", job.length),
         ("data set", recipe.data_set),
-        ("model", recipe.model),
         ("loss", recipe.loss),
         ("optimizer", recipe.optimizer),
         ("batch size of a worker", recipe.batch_size),
@@ -259,10 +285,7 @@ _HIDDEN = "***"  # a password
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with a figure under it; where nothing was measured, `words` say why.
-
-    `points` are further sentences below the figure.
-    """
+    """A heading, a sentence, and a figure or a list of points under it."""
 
     name: str
     title: str
@@ -310,13 +333,15 @@ def page_of(data: ReportData, words: Words) -> str:
         lstrip_blocks=True,
     )
     name = data.identity.name
+    sections, missing = sections_of(data)
     return environment.get_template("page.html.jinja").render(
         title=f"{name}: when to switch",
         heading=f"{name}, {data.identity.cluster}",
         headline=headline(data, words),
         key_figures=key_figures(data),
         command=_use(data, words),
-        sections=sections_of(data),
+        sections=sections,
+        missing=missing,
         versions=version_rows(data),
         facts=job_facts(data),
         last_command=_search_again(data, words),
@@ -324,38 +349,41 @@ def page_of(data: ReportData, words: Words) -> str:
     )
 
 
-def sections_of(data: ReportData) -> list[Section]:
-    """The sections with a figure, in the order of the page."""
-    metric = data.identity.decided_by
-    accuracy = capitalized(metric.name)
+def sections_of(data: ReportData) -> tuple[list[Section], list[str]]:
+    """The sections in the order of the page, and sentences that say why others are missing."""
+    accuracy = capitalized(data.identity.decided_by.name)
     second = data.identity.second_protocol
-    why = why_sentences(data.why, data.first, metric, second) if data.why is not None else []
-    switch_mark = "The mark on a thick line is its switch."
-    makers: dict[tuple[str, str], tuple[Callable[[ReportData], Drawing], Callable[..., str]]] = {
-        ("accuracy", f"{accuracy} against switch point"): (
+    why: list[str] = []
+    if data.why is not None:
+        why = why_sentences(data.why, data.first, data.identity.decided_by, second)
+    makers: dict[str, tuple[str, Callable[[ReportData], Drawing], Callable[[ReportData], str]]] = {
+        "switches": (
+            f"{accuracy} and time by switch point",
             figures.accuracy_by_switch,
-            accuracy_sentence,
+            lambda data: f"{accuracy_sentence(data)} {time_sentence(data)}".rstrip(),
         ),
-        ("time", "Training time"): (figures.training_time, time_sentence),
-        ("search", "The course of the search"): (figures.search_path, path_sentence),
-        ("curves", f"{accuracy} over time"): (figures.accuracy_over_time, lambda _: switch_mark),
-        ("uses", "Later runs with the policy"): (figures.later_uses, uses_figure_sentence),
+        "uses": ("Later runs with the policy", figures.later_uses, uses_figure_sentence),
+        "search": ("The course of the search", figures.search_path, path_sentence),
+        "curves": (
+            f"{accuracy} over time",
+            figures.accuracy_over_time,
+            lambda _: "The mark on a thick line is its switch.",
+        ),
     }
-    sections = []
-    # A job that is learnt from its runs has no search: its later runs say why.
-    teller = "uses" if data.search is None and data.policy is not None else "search"
-    for (name, title), (draw, say) in makers.items():
-        if name == "search" and teller != "search":
-            continue
-        figure = None
+    sections, missing = [], []
+    # A job that is learnt from its runs has no search.
+    if data.search is None and data.policy is not None:
+        del makers["search"]
+    for name, (title, draw, say) in makers.items():
         try:
             figure = draw(data)
-            words = say(data)
         except UserError as nothing:
-            words = sentence(str(nothing))
-        points = tuple(why) if name == teller else ()
-        sections.append(Section(name, title, words, figure, points))
-    return sections
+            missing.append(sentence(str(nothing)))
+        else:
+            sections.append(Section(name, title, say(data), figure))
+    if why:
+        sections.append(Section("why", "What it rests on", "", None, tuple(why)))
+    return sections, list(dict.fromkeys(missing))
 
 
 def _use(data: ReportData, words: Words) -> tuple[str, str] | None:

@@ -8,13 +8,14 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from generated_trainer import identity
 from stored import FINISHED, Made, add_imported, add_search, add_use, publish
 
 from syncswitch.searcher.report import ReportData, figures, load_report
-from syncswitch.searcher.report.drawing import Drawing, SwitchAxis, drawn
+from syncswitch.searcher.report.drawing import SECOND, Drawing, drawn, label_switches
 from syncswitch.searcher.report.page import (
     accuracy_sentence,
     job_facts,
@@ -22,6 +23,7 @@ from syncswitch.searcher.report.page import (
     uses_figure_sentence,
     version_rows,
 )
+from syncswitch.searcher.report.scales import SwitchScale
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.policy import Evidence
@@ -42,23 +44,37 @@ def words(drawing: Drawing) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", drawing.svg)
 
 
+def edges(axes: Any) -> list[str]:
+    """What is written of runs outside of the axis, from the left."""
+    written = [text for text in axes.texts if text.get_color() == SECOND]
+    return [text.get_text() for text in sorted(written, key=lambda text: text.xy[0])]
+
+
 def test_every_run_is_a_point_and_the_policy_a_star(finished: ReportData) -> None:
     drawing = figures.accuracy_by_switch(finished)
     marks = lines(drawing)
     assert sorted(marks["one run"][1]) == pytest.approx([0.949, 0.950, 0.951, 0.952])
-    assert len(marks["diverged"][0]) == 1
-    (axes,) = drawing.axes
+    axes, _ = drawing.axes
+    assert edges(axes) == ["diverged"]
     (means,) = axes.containers
     assert list(means[0].get_ydata()) == pytest.approx([0.950, 0.951])
     (whiskers,) = means[2]
     half = 12.7062 * 0.001
     for mean, ((_, low), (_, high)) in zip((0.950, 0.951), whiskers.get_segments(), strict=True):
         assert (low, high) == pytest.approx((mean - half, mean + half), rel=1e-4)
-    low, high = axes.get_ylim()
-    assert low < 0.94 < high < 0.951 + half, "the intervals of two runs are cut"
+    assert axes.get_ylim() == pytest.approx((0.93546, 0.9545)), "the intervals of two runs are cut"
     x, y = marks["the policy: 50 %"]
     assert (x, y) == ([math.log2(50)], [pytest.approx(0.951)])
     assert {"target 0.9500", "least accepted 0.9400"} <= set(words(drawing))
+
+
+def test_a_run_that_failed_is_marked_at_the_edge(database: Database) -> None:
+    add_search(database, [*FINISHED[:4], Made(12.5, 0.15), Made(12.5, 0.147), Made(0.0, 0.1)])
+    above, below = figures.accuracy_by_switch(load_report(database, "generated")).axes
+    assert edges(above) == ["3 runs: 0.1 to 0.15"]
+    low, high = above.get_ylim()
+    assert 0.93 < low < 0.94 < 0.95 < high < 0.96
+    assert [tick.get_text() for tick in below.get_xticklabels()] == ["0", "12.5", "25", "50", "100"]
 
 
 def test_the_way_of_the_search_is_numbered_and_bracketed(finished: ReportData) -> None:
@@ -94,13 +110,13 @@ def test_thick_is_the_curve_in_the_middle(database: Database) -> None:
 
 
 def test_training_times_are_relative_to_the_first_protocol_alone(finished: ReportData) -> None:
-    drawing = figures.training_time(finished)
-    (axes,) = drawing.axes
+    drawing = figures.accuracy_by_switch(finished)
+    _, axes = drawing.axes
     assert [bar.get_height() for bar in axes.patches] == pytest.approx([100, 70])
     assert {"100 %", "70 %"} <= set(words(drawing))
     assert len(axes.collections) == 2, "whiskers"
     single = replace(finished, runs=finished.runs[:3])
-    (axes,) = figures.training_time(single).axes
+    _, axes = figures.accuracy_by_switch(single).axes
     assert len(axes.collections) == 1, "a single run has none"
 
 
@@ -116,7 +132,19 @@ def test_later_uses_are_told_apart_by_what_they_kept(database: Database) -> None
     assert uses_figure_sentence(data) == "2 of 3 later runs kept the accuracy."
 
 
-ALL_BUT_USES = {"accuracy_by_switch", "accuracy_over_time", "search_path", "training_time"}
+@pytest.mark.parametrize("runs", [1, 3, 30])
+def test_later_uses_are_numbered_from_1_to_the_last(database: Database, runs: int) -> None:
+    policy = publish(database, add_search(database))
+    for seed in range(runs):
+        add_use(database, policy, seed, Made(50.0, 0.15 if seed == 1 else 0.95))
+    above, below = figures.later_uses(load_report(database, "generated")).axes
+    assert below.get_xlim() == (0.5, runs + 0.5)
+    assert below.get_xticks()[[0, -1]].tolist() == [1, runs]
+    assert [tick.get_text() for tick in below.get_yticklabels()] == ["25", "50", "100"]
+    assert edges(above) == ["0.15"] * (runs > 1)
+
+
+ALL_BUT_USES = {"accuracy_by_switch", "accuracy_over_time", "search_path"}
 
 
 @pytest.mark.parametrize(
@@ -161,19 +189,17 @@ def test_imported_runs_without_a_switch_point_are_not_said_to_be_under_way(
     assert "Left out: 1 complete run, imported without" in accuracy_sentence(data)
     unplaced = replace(data.runs[1], trial=replace(data.runs[1].trial, candidate_percent=None))
     only = replace(data, runs=(unplaced,))
-    for draw in (figures.accuracy_by_switch, figures.training_time, figures.accuracy_over_time):
+    for draw in (figures.accuracy_by_switch, figures.accuracy_over_time):
         with pytest.raises(UserError, match="1 complete run of recorded cannot be compared: im"):
             draw(only)
 
 
 def test_a_drawing_is_sound_and_says_what_it_is() -> None:
-    axis = SwitchAxis([100, 25, 0])
-    quarter = math.log2(25)
-    assert [axis.at(percent) for percent in (0, 25, 100)] == [quarter - 1, quarter, quarter + 2]
+    scale = SwitchScale([100, 25, 0])
     drawing, again = (Drawing("<Costs> & $a$ \\1", 'What "it" says') for _ in range(2))
     for one in (drawing, again):
         with drawn(one, 3.0) as (axes,):
-            axis.label(axes.xaxis, axes.set_xlim, "a $b$ protocol")
+            label_switches(axes.xaxis, scale, "% in a $b$ protocol")
     root = ET.fromstring(drawing.svg)
     name = "{http://www.w3.org/2000/svg}"
     assert root.attrib["role"] == "img"
@@ -183,8 +209,7 @@ def test_a_drawing_is_sound_and_says_what_it_is() -> None:
     assert again == drawing
     assert again._repr_svg_() == drawing.svg
     written = words(drawing)
-    assert {"0", "25", "100"} <= set(written)
-    assert "switch point (% of the job in a $b$ protocol)" in written
+    assert {"0", "25", "50", "100", "% in a $b$ protocol"} <= set(written)
 
 
 LESS = {"metric_goal": "min", "metric_unit": "nats", "metric_lowest": 0.0, "metric_highest": None}
@@ -213,7 +238,9 @@ def report(database: Database) -> ReportData:
 
 
 def test_no_point_table_sentence_or_label_has_a_negative(report: ReportData) -> None:
-    (axes,) = figures.accuracy_by_switch(report).axes
+    axes, _ = figures.accuracy_by_switch(report).axes
+    assert edges(axes) == ["diverged"]
+    assert axes.texts[0].xy[1] == 1.0, "above, as less is better"
     drawn = {line.get_label(): list(line.get_ydata()) for line in axes.get_lines()}
     assert sorted(drawn["one run"]) == pytest.approx([0.230, 0.231, 0.232, 0.233])
     assert drawn["target 0.2320 nats"][0] == pytest.approx(0.232)
@@ -224,10 +251,10 @@ def test_no_point_table_sentence_or_label_has_a_negative(report: ReportData) -> 
     (curves,) = figures.accuracy_over_time(report).axes
     assert min(y for line in curves.get_lines() for y in line.get_ydata()) == pytest.approx(0.230)
 
-    sections = {section.name: section for section in sections_of(report)}
-    assert sections["accuracy"].title == "Val_loss against switch point"
-    assert "0.2420 nats or less" in sections["accuracy"].words
-    assert "up to 0.01 nats more than the target" in sections["accuracy"].words
-    (version,) = version_rows(report)
-    assert version["val_loss"] == "0.2310 nats"
+    sections = {section.name: section for section in sections_of(report)[0]}
+    assert sections["switches"].title == "Val_loss and time by switch point"
+    assert "0.2420 nats or less" in sections["switches"].words
+    assert "up to 0.01 nats more than the target" in sections["switches"].words
+    two = replace(report, versions=report.versions * 2)
+    assert [version["val_loss"] for version in version_rows(two)] == ["0.2310 nats"] * 2
     assert ("compared by", "val_loss in nats (less is better)") in job_facts(report)

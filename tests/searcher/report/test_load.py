@@ -30,6 +30,7 @@ from syncswitch.searcher.report import load_report
 from syncswitch.searcher.report.page import (
     accuracy_sentence,
     headline,
+    job_facts,
     key_figures,
     path_sentence,
     sections_of,
@@ -131,8 +132,8 @@ def test_the_whole_page_has_one_baseline(
     assert data.baseline_is_estimated == is_estimated
     assert data.speed_up == SpeedUp(pytest.approx(seconds / 70))
     about = "about " if is_estimated else ""
-    begin = f"BSP alone takes {about}{seconds:.1f} s, a training with the policy 70.0 s. The search"
-    assert time_sentence(data).startswith(begin)
+    expected = f"BSP alone takes {about}{seconds:.1f} s, a training with the policy 70.0 s."
+    assert time_sentence(data) == expected
 
 
 def test_a_baseline_that_diverged_is_the_trouble(database: Database) -> None:
@@ -161,18 +162,39 @@ def test_a_policy_says_what_later_runs_may_expect(
 ) -> None:
     publish(database, add_search(database), **policy)
     data = load_report(database, "generated")
-    said(*(f"{figure} {words}" for figure, words in key_figures(data)))
-    (row,) = version_rows(data)
-    said(*(f"{name}: {row.get(name)}" for name in ("found for", "kept")))
-    said(accuracy_sentence(data))
+    figures = key_figures(data)
+    assert len(figures) == 3
+    said(*(f"{one.value} | {one.meaning} | {one.detail}" for one in figures))
+    said(dict(job_facts(data))["policy"], accuracy_sentence(data))
     assert (data.recurrences_to_pay_back == math.inf) == ("training_seconds" in policy)
 
 
 def test_nobody_is_sure_of_a_gain_that_was_not_measured(database: Database) -> None:
     slower = {"guarded": True, "confidence": 0.97, "training_seconds": 110.0}
     publish(database, add_search(database), **slower)
-    figures = dict(key_figures(load_report(database, "generated")))
-    assert "probability that it saves time" not in figures.values()
+    figures = key_figures(load_report(database, "generated"))
+    assert [one.value for one in figures] == ["about 0.91", "0.9510", "4.0"]
+    assert not [one for one in figures if "saving time" in one.detail]
+
+
+def test_versions_are_compared_where_there_are_several(database: Database) -> None:
+    info = add_search(database)
+    policy = publish(database, info, created_at="2026-11-28T00:00:00+00:00")
+    assert version_rows(load_report(database, "generated")) == []
+    for seed, accuracy in enumerate((0.95, 0.90)):
+        add_use(database, policy, seed, Made(50.0, accuracy))
+    publish(database, replace(info, study="again"), created_at="2026-11-29T00:00:00+00:00")
+    newest, first = version_rows(load_report(database, "generated"))
+    assert newest["version"] == "2, current"
+    assert newest["later runs"] == "-"
+    assert first == {
+        "version": "1",
+        "switch at": "50 %",
+        "accuracy": "0.9510",
+        "times as fast": "1.43",
+        "later runs": "1 of 2 kept",
+        "created": "2026-11-28",
+    }
 
 
 def test_an_evaluation_is_no_search_to_show(database: Database) -> None:
@@ -204,9 +226,9 @@ def test_a_job_that_is_learnt_from_its_runs_is_compared_by_them(database: Databa
     assert {one.percent: len(one.runs) for one in data.switch_points} == {100: 1, 50: 3}
     times = {one.percent: one.seconds for one in data.switch_points}
     assert times[50.0].value == pytest.approx(70), "not of the run in which a switch failed"
-    sections = {section.name: section for section in sections_of(data)}
+    sections = {section.name: section for section in sections_of(data)[0]}
     assert "search" not in sections
-    assert all(section.figure for section in sections.values())
+    assert [name for name, section in sections.items() if not section.figure] == ["why"]
     assert sections["uses"].words.endswith("to a later switch or to the end.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -17,6 +18,7 @@ from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.report import ReportData, load_report, page_of
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
@@ -25,7 +27,7 @@ from tests.records import changed
 EVIL = (
     """</script><script>document.title="taken"</script>"'><img src=x onerror=alert(1)>{{ 7*7 }}"""
 )
-SECTIONS = ["accuracy", "time", "search", "curves", "uses", "origin"]
+SECTIONS = ["switches", "search", "curves", "why", "missing", "origin"]
 
 
 class Elements(HTMLParser):
@@ -66,11 +68,11 @@ def page(finished: ReportData) -> str:
 def test_the_page_has_every_section_with_its_numbers(page: str) -> None:
     elements = Elements(page)
     assert [section["id"] for section in elements.of("section")] == SECTIONS
-    assert [one.get("role") for one in elements.of("svg")].count("img") == 4
+    assert [one.get("role") for one in elements.of("svg")].count("img") == 3
     assert len(page) < 200_000
     for words in (
         "Train generated with BSP for the first 50 % of its 3,000 worker-steps, then with ASP",
-        "runs until the search has paid off",
+        "trainings with BSP alone: the cost of the search",
         identity().fingerprint,
         STUDY,
         "(as the policy says)",
@@ -136,6 +138,15 @@ def test_what_is_missing_is_named(
         page_of(finished, OPTION_WORDS)
 
 
+# Elements that reach beyond the page, or whose contents do not fit into them.
+OVERFLOWING = """
+[...document.querySelectorAll('body, body *')].filter(one => {
+  if (one.closest('svg') && one.tagName !== 'svg') return false;
+  const box = one.getBoundingClientRect(), width = document.documentElement.clientWidth;
+  return box.left < 0 || box.right > width + 0.5
+    || (one.tagName !== 'svg' && one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0);
+}).map(one => one.outerHTML.slice(0, 100))
+"""
 # Words that reach beyond their figure.
 CLIPPED = """
 [...document.querySelectorAll('.figures svg')].flatMap(figure => {
@@ -147,38 +158,56 @@ CLIPPED = """
   }).map(text => text.textContent);
 })
 """
+WIDTHS = (390, 800, 1200, 1600)
 
 
-@pytest.fixture
-def hostile_page(sqlite_url: str, our_tables: None, tmp_path: Path) -> Path:
-    """With every section, and text that would run if it could."""
+def failing(seed: int) -> tuple[Made, GuardOutcome]:
+    """A later run; now and then all of its switches failed, and it collapsed."""
+    if seed % 10 != 1:
+        return Made(50.0, 0.95 + seed / 5000), GuardOutcome(50.0)
+    failed = tuple(FailedSwitch(percent, "low", 100, 9.0, 2.0) for percent in (50.0, 75.0))
+    return Made(100.0, 0.15), GuardOutcome(100.0, failed)
+
+
+def page_with(database: Database, folder: Path, later_runs: int) -> Path:
+    """A page with every section that there is, and text that would run if it could."""
     job = identity(name=EVIL)
-    with open_database(sqlite_url, create=False) as database:
-        policy = publish(database, add_search(database, job=job, strategy="adaptive"))
-        add_use(database, policy, 1, Made(50.0), job=job)
-        data = load_report(database, job.fingerprint)
-    path = tmp_path / "report.html"
-    path.write_text(page_of(data, OPTION_WORDS))
+    info = add_search(database, [*FINISHED, Made(12.5, 0.15)], job=job, strategy="adaptive")
+    if later_runs:
+        publish(database, info)
+        policy = publish(database, replace(info, study="a-study-of-a-long-name-" * 4))
+        for seed in range(later_runs):
+            made, guard = failing(seed)
+            add_use(database, policy, seed, made, job=job, guard=guard)
+    path = folder / f"report-{later_runs}.html"
+    path.write_text(page_of(load_report(database, job.fingerprint), OPTION_WORDS))
     return path
 
 
 @pytest.mark.slow
-def test_the_page_is_drawn_without_error_request_or_sideways_scrolling(
-    browser: Any, hostile_page: Path
+def test_the_page_is_drawn_without_error_request_or_overflow(
+    browser: Any, sqlite_template: Path, tmp_path: Path
 ) -> None:
     def asked(script: str) -> Any:
         return browser.execute_script(f"return {script.strip()}")
 
-    for width in (1280, 390):
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        browser.get(hostile_page.as_uri())
-        drawings = "[...document.querySelectorAll('.figures svg')]"
-        assert asked(f"{drawings}.length") == 5
-        assert asked(f"Math.min(...{drawings}.map(svg => svg.getBoundingClientRect().height))") > 99
-        assert asked(CLIPPED) == []
-        assert asked("document.documentElement.scrollWidth") <= width
-        assert asked("performance.getEntriesByType('resource').map(e => e.name)") == []
-        assert asked("document.title").endswith(": when to switch")
-        assert asked("document.querySelector('h1').textContent").startswith(EVIL)
+    drawings = "[...document.querySelectorAll('.figures svg')]"
+    for runs, figures in ((0, 3), (1, 4), (3, 4), (30, 4)):
+        path = tmp_path / f"{runs}.db"
+        shutil.copyfile(sqlite_template, path)
+        with open_database(f"sqlite:///{path}", create=False) as database:
+            page = page_with(database, tmp_path, runs)
+        for width in WIDTHS:
+            metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+            browser.get(page.as_uri())
+            assert asked(f"{drawings}.length") == figures
+            heights = f"{drawings}.map(svg => svg.getBoundingClientRect().height)"
+            assert asked(f"Math.min(...{heights})") > 99
+            assert asked(CLIPPED) == []
+            assert asked(OVERFLOWING) == []
+            assert asked("document.documentElement.scrollWidth") <= width
+            assert asked("performance.getEntriesByType('resource').map(e => e.name)") == []
+            assert asked("document.title").endswith(": when to switch")
+            assert asked("document.querySelector('h1').textContent").startswith(EVIL)
     assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
