@@ -109,6 +109,7 @@ def drawn(
                     shown.values(), shown.keys(), loc="lower left", bbox_to_anchor=(0, 1), ncols=2,
                     borderaxespad=0, handlelength=1.5, columnspacing=1,
                 )  # fmt: skip
+        figure.align_ylabels(axes)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     drawing.svg = _element(text.getvalue(), drawing)
