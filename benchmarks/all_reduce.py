@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.engines import WORKERS, Train, dataset, replica_of
+from benchmarks.private_network import free_ports
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.parent import die_with_parent
-from tests.private_network import free_ports
 
 
 def ring(reference: str) -> Train:

@@ -14,6 +14,8 @@ import multiprocessing
 import random
 import resource
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +42,6 @@ from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
-from tests.program import run
 
 CALLS = 500
 PROGRAM_CALLS = 5
@@ -269,10 +270,8 @@ def _import(table: Table, url: str, folder: Path, options: argparse.Namespace) -
     runs, evaluations = options.imported_runs, options.evaluations_per_trial
     write_runs(folder / "runs.csv", runs, evaluations)
     start = time.perf_counter()
-    done = run("syncswitch-search", "import", "runs.csv", "--storage", url, folder=folder)
+    _search("import", "runs.csv", "--storage", url, folder=folder)
     seconds = time.perf_counter() - start
-    if done.returncode != 0:
-        raise SystemExit(done.stderr)
     rows = runs * evaluations
     table.add_row(
         f"syncswitch-search import, {runs:,} runs, {rows:,} evaluations", f"{rows / seconds:,.0f}/s"
@@ -288,11 +287,19 @@ def _programs(table: Table, url: str, folder: Path) -> None:
         seconds = []
         for _ in range(PROGRAM_CALLS):
             start = time.perf_counter()
-            done = run("syncswitch-search", *words.split(), "--storage", url, folder=folder)
+            _search(*words.split(), "--storage", url, folder=folder)
             seconds.append(time.perf_counter() - start)
-            if done.returncode != 0:
-                raise SystemExit(done.stderr)
         table.add_row(f"syncswitch-search {words}", f"{statistics.median(seconds):.2f} s")
+
+
+def _search(*words: str, folder: Path) -> None:
+    code = "from syncswitch.cli.program import search; search('syncswitch-search')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stderr)
 
 
 if __name__ == "__main__":

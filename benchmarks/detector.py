@@ -24,8 +24,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 
 from benchmarks.console import at_most, new_table, parser
+from benchmarks.traces import NOISES, round_seconds
 from syncswitch.trainers.stragglers.detector import DetectorSettings, StragglerDetector
-from tests.trainers.stragglers.traces import NOISES, round_seconds
 
 SIZES = (4, 8, 16)
 SLOWDOWNS = (1.2, 1.5, 2.0, 5.0)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from benchmarks.private_network import free_ports
 from syncswitch.trainers.job.workload import Workload
-from tests.private_network import free_ports
 
 WORKERS = 4
 PAUSE_SECONDS = 0.05

@@ -9,12 +9,13 @@ asked for one, and keeps it for later runs.
 from __future__ import annotations
 
 import faulthandler
+import functools
 import logging
 import sys
 import threading
 import traceback
-from dataclasses import replace
 from multiprocessing.connection import Connection
+from typing import Any
 
 from benchmarks.failure_cases import (
     CHECKPOINT_PERCENTS,
@@ -33,12 +34,32 @@ from syncswitch.trainers.cluster.local import load_local_workload
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
-from tests.trainers.jobs import DENSE
+from syncswitch.trainers.workloads.digits import workload as digits
 
-JOB = replace(
-    DENSE,
+
+def model() -> Any:
+    """As small as a model can be that still has two layers."""
+    from keras import Input, Sequential, layers
+
+    return Sequential(
+        [
+            Input((8, 8, 1)),
+            layers.Flatten(),
+            layers.Dense(24, activation="relu"),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+JOB = Workload(
     name="failures",
+    model=model,
+    data=functools.cache(digits.data),
+    data_set="digits",
     total_worker_steps=TOTAL_WORKER_STEPS,
+    batch_size=16,
+    learning_rate=0.02,
+    momentum=0.9,
     learning_rate_boundaries=((TOTAL_WORKER_STEPS * 2 // 3, 0.1),),
     evaluation_interval_worker_steps=TOTAL_WORKER_STEPS // 16,
 )

@@ -1,12 +1,12 @@
 """What a guard sees without a target: recorded first trainings of jobs that nobody has measured.
 
-    python -m benchmarks.guard [--jobs FOLDER] [--percents 12.5 6.25 3.125 1.5625 0]
+    python -m benchmarks.guard [--jobs FOLDER] [--momentum-after-switch own]
+        [--percents 12.5 6.25 3.125 1.5625 0]
 
-It knows the tests of its run, and nothing of the job. `--jobs ../shared/trust/own-momentum` has the
-jobs whose workers keep their own momentum. A run is kept if it ends at most beta below the
-mean of BSP alone, and lost if more than 3 beta. False alarms are those in runs that are kept, at
-any moment; a lost run is noticed in time if that is in the first half of all worker-steps. Time is
-that of the training by that of BSP alone, with what alarms cost.
+It knows the tests of its run, and nothing of the job. A run is kept if it ends at most beta below
+the mean of BSP alone, and lost if more than 3 beta. False alarms are those in runs that are kept,
+at any moment; a lost run is noticed in time if that is in the first half of all worker-steps. Time
+is that of the training by that of BSP alone, with what alarms cost.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Watched:
 
 def watched(job: GuardedJob, percent: float, seed: int) -> Watched:
     """Trains once more what was recorded, with a guard that has no target."""
-    momentum = "own" if job.job.owns_momentum else None
-    later = [one for one in later_switch_points(percent, momentum) if one in job.grid]
+    again = later_switch_points(percent, job.job.momentum_after_switch)
+    later = [one for one in again if one in job.grid]
     bare, guarded = (job.train(percent, seed, band, later) for band in (None, _BAND))
     accuracies, place = job.job.accuracies, job.job.percents.index(percent)
     target = accuracies[:, job.job.percents.index(BASELINE_PERCENT)].mean()
@@ -112,7 +112,7 @@ def _percent(share: float) -> str:
 
 def main() -> None:
     options = parsed(parser(__doc__, jobs=JOBS, percents=[12.5, 6.25, 3.125, 1.5625, 0.0]))
-    jobs = guarded_jobs(options.jobs)
+    jobs = guarded_jobs(options.jobs, options.momentum_after_switch)
     with at_most(1800):
         runs = [
             watched(job, percent, seed)

@@ -1,9 +1,8 @@
 """The benefit of guard, revision and learning, on consecutive trainings of recorded jobs.
 
-    python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--expected-runs 1 3 10 30 100]
-        [--generated 100]
+    python -m benchmarks.learning [--jobs FOLDER] [--momentum-after-switch own] [--repeats 20]
+        [--expected-runs 1 3 10 30 100] [--generated 100]
 
-`--jobs ../shared/trust/own-momentum` has the jobs whose workers keep their own momentum.
 Every rule trains every recorded job so many times over, each repeat with seeds dealt anew. Time is
 that of all trainings, with the search and the failed runs, over the same number of trainings with
 BSP alone; without a guard each run that fails more often than BSP's own is made again with BSP. The
@@ -130,7 +129,7 @@ class Course:
             band = BelievedBand(target[0], BETA, band.runs, band.curve, target[1])
         later = [one for one in self.job.grid if percent < one < BASELINE_PERCENT]
         if self.strategy.owns_momentum:
-            later = list(later_switch_points(percent, "own"))
+            later = list(later_switch_points(percent, self.job.job.momentum_after_switch))
         return self.job.train(percent, seed, band, later)
 
     def _decide(self, answer: Decided) -> None:
@@ -488,7 +487,7 @@ def main() -> None:
             processes=2,
         )
     )
-    console, jobs = Console(width=140), guarded_jobs(options.jobs)
+    console, jobs = Console(width=140), guarded_jobs(options.jobs, options.momentum_after_switch)
     with at_most(3600), ProcessPoolExecutor(options.processes) as pool:
         tasks = [
             pool.submit(figures, job, rule, number, expected_runs)

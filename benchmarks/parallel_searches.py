@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.console import at_most, new_table, parser
-from benchmarks.problems import BETA, Problem, RecordedJob, generated_problem, recorded_jobs
+from benchmarks.problems import BETA, PAPER, Problem, RecordedJob, generated_problem, recorded_jobs
 from reproduction.replays import PlayedRecording
 from reproduction.simulator import Ledger, RunAt, SimulatedSearch
 from syncswitch.searcher.search.plan import replicate_seed
@@ -52,7 +52,6 @@ from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.replay import RecordedRun, Recording
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
-from tests.reproduction.recordings import PAPER
 
 
 @dataclass(frozen=True, slots=True)

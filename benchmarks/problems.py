@@ -27,6 +27,8 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT as BASELINE_PERCEN
 from syncswitch.trainers.replay import read_recording
 
 BETA = 0.01
+PAPER = Path(__file__).resolve().parents[1].parent / "shared" / "paper" / "logs"
+"""The logs of the Sync-Switch paper's authors, if they are there."""
 
 
 class Problem(Protocol):

@@ -26,16 +26,18 @@ from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.job import EARLY_RULES, OWN_MOMENTUM, SEMI_SYNC
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import GivenUp, Guard
 
 _RECORDED = Path(__file__).resolve().parents[1].parent / "shared" / "trust"
 JOBS = _RECORDED / "jobs"
-OWN_MOMENTUM = _RECORDED / "own-momentum"
-"""The same jobs, seeds and times, where each worker keeps its own momentum after the switch.
-
-Any other folder of this name is taken to be so as well.
-"""
+OWN_MOMENTUM_JOBS = _RECORDED / "own-momentum"
+"""The same jobs, seeds and times, where each worker keeps its own momentum after the switch."""
+SEMI_SYNC_JOBS = _RECORDED / "pooled"
+"""The same, where momenta are averaged in semi-synchronous local SGD."""
+SHARED_MOMENTUM = "same"
+_RULES = (SHARED_MOMENTUM, OWN_MOMENTUM, SEMI_SYNC)
 _HALVINGS = 6
 _CONVERGED = 5
 
@@ -51,7 +53,7 @@ class TrustJob:
         diverged: (seeds, percents) which did.
         seconds: (seeds, percents) training time.
         first_seconds: (seeds, percents) the part of it before the switch.
-        owns_momentum: Whether each worker keeps its own momentum after the switch.
+        momentum_after_switch: The rule of the second phase, as in `ScheduledJob`.
     """
 
     name: str
@@ -60,11 +62,16 @@ class TrustJob:
     diverged: NDArray[np.bool_]
     seconds: NDArray[np.float64]
     first_seconds: NDArray[np.float64]
-    owns_momentum: bool = False
+    momentum_after_switch: str = SHARED_MOMENTUM
+
+    @property
+    def owns_momentum(self) -> bool:
+        """Whether the rule bears an early switch, as own momentum does."""
+        return self.momentum_after_switch in EARLY_RULES
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Recorded switch points, ascending; ASP alone only with a momentum for each worker."""
+        """Recorded switch points, ascending; ASP alone only where an early switch is borne."""
         earliest = -1.0 if self.owns_momentum else 0.0
         return tuple(sorted(percent for percent in self.percents if percent > earliest))
 
@@ -167,18 +174,22 @@ class TrustProblem:
 
 def parsed(arguments: argparse.ArgumentParser) -> argparse.Namespace:
     """The options of a benchmark on the recorded jobs of the folder `--jobs`."""
+    arguments.add_argument(
+        "--momentum-after-switch", choices=_RULES, default=SHARED_MOMENTUM,
+        help="what their second phase does with momentum (default: %(default)s, for all workers)",
+    )  # fmt: skip
     options = arguments.parse_args()
     if not list(options.jobs.glob("*.npz")):
         arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
     return options
 
 
-def trust_jobs(folder: Path = JOBS) -> list[TrustJob]:
-    """Reads all recorded jobs of a folder, by name."""
-    return [read_job(path) for path in sorted(folder.glob("*.npz"))]
+def trust_jobs(folder: Path, rule: str = SHARED_MOMENTUM) -> list[TrustJob]:
+    """Reads all recorded jobs of a folder, by name; `rule` is that of their second phase."""
+    return [read_job(path, rule) for path in sorted(folder.glob("*.npz"))]
 
 
-def read_job(path: Path) -> TrustJob:
+def read_job(path: Path, rule: str = SHARED_MOMENTUM) -> TrustJob:
     """One recorded job, by the name of its file."""
     with np.load(path) as arrays:
         recorded = {name: arrays[name] for name in arrays.files}
@@ -194,7 +205,7 @@ def read_job(path: Path) -> TrustJob:
         diverged=diverged,
         seconds=recorded["total"],
         first_seconds=recorded["first"],
-        owns_momentum=path.parent.name == OWN_MOMENTUM.name,
+        momentum_after_switch=rule,
     )
 
 
@@ -356,13 +367,13 @@ class GuardedJob:
         return self.job.percents.index(percent)
 
 
-def guarded_jobs(folder: Path) -> list[GuardedJob]:
-    """Reads all recorded jobs of a folder, by name."""
-    return [_read(path) for path in sorted(folder.glob("*.npz"))]
+def guarded_jobs(folder: Path, rule: str = SHARED_MOMENTUM) -> list[GuardedJob]:
+    """Reads all recorded jobs of a folder, by name; `rule` is that of their second phase."""
+    return [_read(path, rule) for path in sorted(folder.glob("*.npz"))]
 
 
-def _read(path: Path) -> GuardedJob:
+def _read(path: Path, rule: str) -> GuardedJob:
     with np.load(path) as arrays:
         curves = np.nan_to_num(arrays["curve"], nan=float(arrays["chance"]))
         steps = tuple(int(step) for step in arrays["eval_at"])
-        return GuardedJob(read_job(path), curves, arrays["seconds"], steps)
+        return GuardedJob(read_job(path, rule), curves, arrays["seconds"], steps)

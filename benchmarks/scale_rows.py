@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks import all_reduce, engines, loopback, sharded_embeddings
 from benchmarks.console import at_most
 from benchmarks.engines import WORKERS, Train
+from benchmarks.private_network import free_ports, isolate_network
 from benchmarks.sizes import PARAMETERS, SPARSE, WORKLOADS
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.parent import die_with_parent
 from syncswitch.trainers.trainer import Trainer, Verdict
-from tests.private_network import free_ports, isolate_network
 
 Row = Callable[[str, float], float]
 """Worker-steps per second, of a size of model, measured for so many seconds."""

@@ -20,10 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.console import new_table, parser
-from benchmarks.recorded_jobs import OWN_MOMENTUM, TrustJob, trust_jobs
+from benchmarks.recorded_jobs import OWN_MOMENTUM_JOBS, SEMI_SYNC_JOBS, TrustJob, trust_jobs
 
 FILE = Path(__file__).parents[1] / "storage" / "policies" / "second_phases.json"
-SEMI_SYNC = OWN_MOMENTUM.parent / "pooled"
 PROVENANCE = {
     "asp": "each worker keeps its own momentum after the switch",
     "qsr:8:RATE:semi-sync": "the period is over once all workers together have finished, rather"
@@ -73,7 +72,7 @@ def table(found: dict[str, Any]) -> Table:
 def main() -> None:
     arguments = parser(
         __doc__,
-        recordings=[f"asp={OWN_MOMENTUM}", f"qsr:8:RATE:semi-sync={SEMI_SYNC}"],
+        recordings=[f"asp={OWN_MOMENTUM_JOBS}", f"qsr:8:RATE:semi-sync={SEMI_SYNC_JOBS}"],
         write=False,
     )
     given = arguments.parse_args()

@@ -40,9 +40,8 @@ from benchmarks.contenders import (
     judged,
     score,
 )
-from benchmarks.problems import Problem, generated_problem, recorded_jobs
+from benchmarks.problems import PAPER, Problem, generated_problem, recorded_jobs
 from syncswitch.searcher.speed_up import Estimate
-from tests.reproduction.recordings import PAPER
 
 CHUNK = 10
 KINDS = {"new job": False, "recurring job": True}

@@ -1,6 +1,7 @@
 """Do later runs keep the accuracy? Searches on recorded jobs, judged by what users get.
 
-    python -m benchmarks.trust [--jobs FOLDER] [--searches 100] [--expected-runs 30] [--processes 2]
+    python -m benchmarks.trust [--jobs FOLDER] [--momentum-after-switch own] [--searches 100]
+        [--expected-runs 30] [--processes 2]
 
 Every strategy searches on every recorded job, each time with seeds dealt anew; then it is looked up
 how many of all recorded runs keep the accuracy with its answer. `trust_problems` says what the
@@ -147,7 +148,7 @@ def calibration(shares: Iterable[tuple[float, float]]) -> Table:
 def main() -> None:
     options = parsed(parser(__doc__, jobs=JOBS, searches=100, expected_runs=30, processes=2))
     console = Console(width=110)
-    jobs = trust_jobs(options.jobs)
+    jobs = trust_jobs(options.jobs, options.momentum_after_switch)
     numbers = range(options.searches)
     parts = [numbers[i : i + _CHUNK] for i in range(0, len(numbers), _CHUNK)]
     with at_most(3600), ProcessPoolExecutor(options.processes) as pool:

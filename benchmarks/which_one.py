@@ -31,6 +31,7 @@ from benchmarks.problems import BETA
 from benchmarks.recorded_jobs import GuardedJob, TrustJob
 from benchmarks.trainings import CLUSTERS, REFERENCES, JobTrainings, Recorded, Training, shorter
 from syncswitch.searcher.strategies.baseline import ROUNDING
+from syncswitch.storage.records.job import OWN_MOMENTUM
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.model.kept import kept_for_the_next
 
@@ -91,7 +92,7 @@ def guarded_job(name: str, by_percent: Sequence[Sequence[Training]]) -> GuardedJ
     diverged = each("diverged")
     accuracies = np.where(diverged, 0.0, each("accuracy"))
     job = TrustJob(
-        name, GRID, accuracies, diverged, each("seconds"), each("first_seconds"), owns_momentum=True
+        name, GRID, accuracies, diverged, each("seconds"), each("first_seconds"), OWN_MOMENTUM
     )
     steps = tuple(step for step, _, _ in by_percent[0][0].tests)
     return GuardedJob(job, values[..., 2], values[..., 1], steps)

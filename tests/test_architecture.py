@@ -60,6 +60,12 @@ def test_imports_go_one_way(layer: str) -> None:
             assert not (parts[0] == "syncswitch" and parts[1] in forbidden), f"{path}: {name}"
 
 
+@pytest.mark.parametrize("folder", ["benchmarks", "reproduction"])
+def test_a_checkout_without_tests_measures_all_the_same(folder: str) -> None:
+    for path in modules(folder):
+        assert not [name for name in imports(path) if name.split(".")[0] == "tests"], path
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_each_library_has_one_home(layer: str) -> None:
     for path in modules(layer):

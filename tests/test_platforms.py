@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.private_network import free_ports
 from syncswitch.trainers.cluster.processes.tf_config import parse_tf_config
 from tests.manifests import read_manifests, tf_configs_of
-from tests.private_network import free_ports
 from tests.program import TINY_WORKLOAD, code
 from tests.test_docs import parse
 from tests.warm_program import WarmProcess

@@ -44,8 +44,8 @@ def report(
 
     The page shows the policy and how to use it, its time, quality and cost in numbers, accuracy
     and training time by switch point, later runs with the policy, the course of the search,
-    accuracy over time, what the answer rests on, and the job. It also works for a search under way, and for runs that were only imported. The file opens
-    in any browser and needs no network.
+    accuracy over time, what the answer rests on, and the job. It also works for a search under
+    way, and for runs that were only imported. The file opens in any browser and needs no network.
 
     WORKLOAD is a name, file.py:attribute, package.module:attribute, or at least 8 digits of a
     fingerprint. Add @VERSION or @ALIAS for another policy than the current one.

@@ -24,6 +24,7 @@ from benchmarks import (
     strategies,
     trust,
 )
+from benchmarks.console import parser
 from benchmarks.contenders import REFERENCE, answer_without_noise, contenders, judged
 from benchmarks.problems import (
     GeneratedProblem,
@@ -33,7 +34,13 @@ from benchmarks.problems import (
     is_acceptable,
     recorded_jobs,
 )
-from benchmarks.recorded_jobs import OWN_MOMENTUM, guarded_jobs, trust_jobs
+from benchmarks.recorded_jobs import (
+    OWN_MOMENTUM_JOBS,
+    SEMI_SYNC_JOBS,
+    guarded_jobs,
+    parsed,
+    trust_jobs,
+)
 from reproduction.simulator import search_with
 
 
@@ -150,11 +157,11 @@ def test_what_recorded_jobs_bear_in_a_second_phase(
     assert capsys.readouterr().out.count("│ step ") == 1
 
 
-@pytest.mark.skipif(not second_phases.SEMI_SYNC.is_dir(), reason="the recordings are not here")
+@pytest.mark.skipif(not SEMI_SYNC_JOBS.is_dir(), reason="the recordings are not here")
 def test_the_installed_file_has_what_the_recordings_say() -> None:
     for phase, folder in zip(
         json.loads(second_phases.FILE.read_text())["phases"],
-        (OWN_MOMENTUM, second_phases.SEMI_SYNC),
+        (OWN_MOMENTUM_JOBS, SEMI_SYNC_JOBS),
         strict=True,
     ):
         assert phase == second_phases.phase(phase["second_protocol"], trust_jobs(folder))
@@ -170,14 +177,17 @@ def test_jobs_whose_workers_keep_a_momentum_of_their_own_are_searched_as_such(
         return search_with(strategy, run_at)
 
     monkeypatch.setattr("benchmarks.contenders.search_with", noting)
-    own = tmp_path / OWN_MOMENTUM.name
-    own.mkdir()
     adaptive = next(one for one in contenders() if one.names == ("adaptive",))
-    for folder in (tmp_path, own):
-        write_job(folder / "step.npz")
-        (job,) = trust_jobs(folder)
+    folder = tmp_path / "own-momentum"  # its name says nothing
+    folder.mkdir()
+    write_job(folder / "step.npz")
+    for rule in ([], ["own"], ["semi-sync"]):
+        words = ["x", "--jobs", str(folder), *["--momentum-after-switch"] * len(rule), *rule]
+        monkeypatch.setattr(sys, "argv", words)
+        options = parsed(parser(None, jobs=tmp_path))
+        (job,) = trust_jobs(options.jobs, options.momentum_after_switch)
         adaptive.search(job.problem(0), False)
-    assert found == [(False, 1.5625), (True, 0.0)]
+    assert found == [(False, 1.5625), (True, 0.0), (True, 0.0)]
 
 
 def test_command_jobs(capsys: pytest.CaptureFixture[str]) -> None:

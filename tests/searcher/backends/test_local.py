@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.private_network import free_ports
 from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
 from syncswitch.searcher.backends.base import TrainerChoice
@@ -12,7 +13,6 @@ from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.ray import RayCluster
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers.cluster.processes.this_machine import NO_GPU
-from tests.private_network import free_ports
 from tests.trainers.jobs import CONSTANT
 from tests.wording import Said
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.guard import shares, watched
-from benchmarks.recorded_jobs import JOBS, OWN_MOMENTUM, guarded_jobs
+from benchmarks.recorded_jobs import JOBS, OWN_MOMENTUM_JOBS, guarded_jobs
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
@@ -195,13 +195,17 @@ def test_what_the_first_protocol_does_no_better_was_no_failure() -> None:
     assert "blown up" in str(watching.alarm(blown[:20], 400, 1, given_up))
 
 
-@pytest.mark.parametrize("folder", [JOBS, OWN_MOMENTUM], ids=lambda folder: folder.name)
-def test_most_recorded_runs_that_lose_much_are_noticed_by_their_half(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("folder", "rule"), [(JOBS, "same"), (OWN_MOMENTUM_JOBS, "own")], ids=["jobs", "own-momentum"]
+)
+def test_most_recorded_runs_that_lose_much_are_noticed_by_their_half(
+    folder: Path, rule: str
+) -> None:
     if not folder.is_dir():
         pytest.skip("the recorded trainings are not here")
     runs = [
         watched(job, percent, seed)
-        for job in guarded_jobs(folder)
+        for job in guarded_jobs(folder, rule)
         for percent in (6.25, 0.0)
         for seed in range(0, len(job.curves), 3 - 2 * (job.job.name == "spirals16"))
     ]

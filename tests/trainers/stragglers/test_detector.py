@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.traces import NOISES, recorded_pushes, round_seconds
 from syncswitch.storage.records.trial import RunEvent
 from syncswitch.trainers.stragglers.detector import DetectorSettings, StragglerDetector, compare
-from tests.trainers.stragglers.traces import NOISES, recorded_pushes, round_seconds
 
 QUICK = DetectorSettings(window_steps=2, consecutive_windows=3)
 SECONDS = st.floats(1e-3, 1e3)

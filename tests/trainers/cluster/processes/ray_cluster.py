@@ -19,8 +19,8 @@ from typing import Any
 
 import psutil
 
+from benchmarks.private_network import enter_network, isolate_network
 from syncswitch.trainers.cluster.processes.ray import RayLauncher
-from tests.private_network import enter_network, isolate_network
 
 _PARTS = "syncswitch.trainers.cluster.exchange.parts"
 _GPUS = 2

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.private_network import free_ports
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
@@ -22,7 +23,6 @@ from syncswitch.trainers.cluster.processes.tf_config import (
     cluster_secret,
     parse_tf_config,
 )
-from tests.private_network import free_ports
 from tests.program import TINY_WORKLOAD, code
 from tests.warm_program import WarmProcess
 from tests.wording import Said
