@@ -293,13 +293,18 @@ def _programs(table: Table, url: str, folder: Path) -> None:
 
 
 def _search(*words: str, folder: Path) -> None:
-    code = "from syncswitch.cli.program import search; search('syncswitch-search')"
-    done = subprocess.run(
+    done = run("syncswitch-search", *words, folder=folder)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+
+
+def run(program: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a program of ours to its end."""
+    code = f"from syncswitch.cli.program import search; search({program!r})"
+    return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
-    if done.returncode:
-        raise SystemExit(done.stderr)
 
 
 if __name__ == "__main__":
