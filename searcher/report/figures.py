@@ -277,7 +277,7 @@ def accuracy_over_time(data: ReportData) -> Drawing:
                 if not one.diverged:
                     points = list(zip(x, y, strict=True))
                     best = max(points, key=lambda point: metric.accuracy(point[1]))
-                    late += [best, *points[len(points) // (2 if band else 4) :]]
+                    late += [best, *points[len(points) // 2 if band else 0 :]]
                 if one is median and len(one.phases) > 1:
                     at = one.clock().seconds_at(one.switch_worker_step)
                     axes.plot(at, np.interp(at, x, y), "D", color=colour, ms=8, mec="white")

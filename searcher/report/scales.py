@@ -16,6 +16,7 @@ _REACH_SHARE = 0.1  # of the median, likewise
 _LEAST_MAJORITY = 4  # values: most of fewer are no reason to move the axis
 _MARGIN = 0.1
 _BAND_MARGIN = 0.25  # of the band, so that it does not look like all there is
+_LEAST_MARGIN = 0.005  # of the largest value
 _LABEL_MARGIN = 0.12  # beside it, for labels of what lies outside
 _MOST_RUN_TICKS = 10
 
@@ -88,9 +89,9 @@ def zoomed(
         low, high = min(low, middle), max(high, middle)
     near = [low, high, *(value for value in finite if low - reach <= value <= high + reach)]
     least, largest = min(near), max(near)
-    room = _MARGIN * ((largest - least) or 0.1 * abs(largest) or 1.0)
-    if band is not None:
-        room = max(room, _BAND_MARGIN * (band[1] - band[0]))
+    height = 0.0 if band is None else _BAND_MARGIN * (band[1] - band[0])
+    # Without a band, differences that small would look large.
+    room = max(_MARGIN * (largest - least), height or _LEAST_MARGIN * abs(largest)) or _MARGIN
     low, high = least - room, largest + room
     # Half a mark beyond what is possible is enough.
     beyond = 0.4 * room

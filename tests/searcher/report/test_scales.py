@@ -86,9 +86,9 @@ def test_an_axis_shows_the_neighbourhood_of_the_target(
 @pytest.mark.parametrize(
     ("values", "band", "limits"),
     [
-        ([2.0, 2.1, 30.0], None, (1.99, 2.1244)),
-        ([2.0], None, (1.98, 2.02)),
-        ([2.0, 2.1, 30.0], (2.0, 2.0), (1.99, 2.1244)),
+        ([2.0, 2.1, 30.0], None, (1.9895, 2.12502)),
+        ([2.0], None, (1.99, 2.01)),
+        ([2.0, 2.1, 30.0], (2.0, 2.0), (1.9895, 2.12502)),
         ([0.0, 0.0], None, (-0.04, 0.1)),
     ],
     ids=["a loss", "one run", "no threshold yet", "nothing but zero"],
