@@ -43,6 +43,13 @@ A run that hardly rises any more has learnt what it can, even if that is little,
 lack little has not lost much: neither alone is a sign.
 """
 
+_WITHIN_REACH = 8.0
+"""Thresholds from the best possible by which a run may end that is late, if runs are alike.
+
+Who will lack more most likely has a job that nobody brings to the best possible, and many of these
+still rise at their half with the first protocol as well.
+"""
+
 _BY_CHANCE = 2.0  # deviations of one evaluation by which a run falls by chance
 _BY_OVERFITTING = 0.05  # share that an accuracy may fall of what it was
 _STEADY_FROM, _STEADY = 7, 0.95
@@ -120,7 +127,10 @@ def standing_still(
     recent = [accuracy for step, accuracy in levels if step > since]
     if since < switch_worker_step or len(before) < 2 or len(recent) < IN_A_ROW:
         return None
-    if before[-1] - before[-2] <= _margin(evaluations, job) or max(recent) > before[-1]:
+    margin = _margin(evaluations, job)
+    if before[-1] - before[-2] <= margin or max(recent) > before[-1]:
+        return None
+    if job.is_alike and still_to_rise(before) <= margin:
         return None
     text, verb = job.metric.text, job.metric.words.improving
     return (
@@ -129,10 +139,24 @@ def standing_still(
     )
 
 
+def still_to_rise(accuracies: Sequence[float]) -> float:
+    """How much further a curve rises if its rises go on to shrink as the last two did.
+
+    It is the limit of Aitken's delta-squared process; 0 where two evaluations show a single rise.
+    """
+    if len(accuracies) < 3:
+        return 0.0
+    last, one_before = accuracies[-1] - accuracies[-2], accuracies[-2] - accuracies[-3]
+    if last <= 0:
+        return 0.0
+    return last * last / (one_before - last) if one_before > last else math.inf
+
+
 def late(evaluations: Sequence[Evaluation], job: Job) -> str | None:
     """Whether a run still learns fast near its half, and yet will end far from the best possible.
 
-    Nobody knows what a decay of the learning rate brings, so this waits for the first one, and for
+    If runs are alike, it has to be near enough to it to get there at all (`_WITHIN_REACH`). Nobody
+    knows what a decay of the learning rate brings, so this waits for the first one, and for
     evaluations of which none is from before the last one.
     """
     best, done = job.metric.accuracies[1], evaluations[-1].worker_step
@@ -160,6 +184,8 @@ def late(evaluations: Sequence[Evaluation], job: Job) -> str | None:
     gain = PACE_KEPT * pace * (job.total_worker_steps - done)
     lacking = best - now - gain
     if gain <= job.threshold or math.sqrt(gain * max(0.0, lacking)) <= _LATE * job.threshold:
+        return None
+    if job.is_alike and lacking > _WITHIN_REACH * job.threshold:
         return None
     text, verb = job.metric.text, job.metric.words.improving
     return (
