@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := demo
 
 # A strict editable install links file by file: a new or renamed module needs a new install.
-SOURCES := $(sort $(shell find cli searcher storage trainers -name '*.py'))
+SOURCES := $(sort $(shell find public cli searcher storage trainers -name '*.py'))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
 # Each of the many processes that tests start would compile every module anew.
@@ -41,7 +41,7 @@ coverage: $(INSTALLED)  ## The share of the lines of each package that the tests
 		--dist worksteal $(TESTS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage html --quiet
-	@for package in storage trainers searcher cli; do \
+	@for package in storage trainers searcher cli public; do \
 		echo "$$package: $$($(BIN)/coverage report --include "$$package/*" --format total) %"; \
 	done
 
@@ -60,8 +60,7 @@ test-light: $(INSTALLED)  ## Without TensorFlow, in an environment that pip make
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p syncswitch.storage -p syncswitch.trainers -p syncswitch.searcher -p syncswitch.cli \
-		-p reproduction
+	$(BIN)/mypy -p syncswitch -p reproduction
 
 docs: $(INSTALLED)  ## The documentation as a site: build/site/index.html.
 	$(BIN)/python -m sphinx -q -W --keep-going -n docs build/site

@@ -4,4 +4,5 @@ from setuptools import find_packages, setup
 
 FOLDERS = ("cli*", "searcher*", "storage*", "trainers*")
 
-setup(packages=[f"syncswitch.{name}" for name in find_packages(include=FOLDERS)])
+found = find_packages(include=FOLDERS)
+setup(packages=["syncswitch", *(f"syncswitch.{name}" for name in found)])

@@ -42,6 +42,8 @@ myst_heading_anchors = 3
 copybutton_prompt_text = "$ "
 copybutton_line_continuation_character = "\\"
 
+add_module_names = False  # most are private: the headings say where a name is imported from
+
 smartquotes = False  # what stands in quotes is often code
 default_role = "literal"
 autodoc_member_order = "bysource"
@@ -68,6 +70,6 @@ nitpick_ignore_regex = [
     # Of ours, but no program needs them.
     (
         "py:class",
-        r"(.*\.)?(AccuracyRange|ArraySource|FrameName|JobChoice|SearchChoice|Cluster|ClusterChoice|LostChief|Program|RecordedRun|RunChoice|Tell|TrialChoice|Watching|_Positive|_Seconds|_T)",
+        r"(.*\.)?(AccuracyRange|ArraySource|FrameName|JobChoice|SearchChoice|Cluster|ConditionsChoice|LostChief|Program|RecordedRun|RunChoice|Tell|TrainerOption|TrialChoice|Watching|_Positive|_Seconds|_T)",
     ),
 ]

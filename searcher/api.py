@@ -7,20 +7,17 @@ names parameters as they are called here.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
-from typing_extensions import override
+from pydantic import Field, SkipValidation
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
-from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
+from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.mlflow import check_copies, copy_to_mlflow
+from syncswitch.searcher.python_calls import WORDS, checked
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
@@ -33,7 +30,6 @@ from syncswitch.searcher.sweeps import Sweep, plan_sweep
 from syncswitch.searcher.training import train as training
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import Run, Set, SyncSwitchError, UserError, Words
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -43,63 +39,9 @@ from syncswitch.trainers.job.workload import Workload
 __all__ = ["report", "search", "sweep", "train"]
 
 _LOG = logging.getLogger(__name__)
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
-def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Checks the arguments of each call against the annotations; wrong ones raise a UserError."""
-    parameters = inspect.signature(function).parameters
-    names = list(parameters)
-    checked = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
-
-    @functools.wraps(function)
-    def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
-        if "tell" in names and "tell" not in options:
-            options["tell"] = lambda said: _LOG.warning(_WORDS.say(said))
-        try:
-            return checked(*arguments, **options)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = first["loc"][0]
-            name = names[place] if isinstance(place, int) else place
-            raise UserError(
-                f"{name} is {first['input']!r}: {first['msg']} (see help({function.__name__}))"
-            ) from error
-        except SyncSwitchError as error:
-            error.words = _WORDS
-            raise
-
-    return call
-
-
-class _PythonWords(Words):
-    """Names options of trainers as `trainer_options` holds them."""
-
-    @override
-    def parameter(self, name: str, value: Any = None) -> str:
-        if not _is_of_trainer(name):
-            return super().parameter(name, value)
-        return f'trainer_options["{name}"]' + ("" if value is None else f" = {value!r}")
-
-    @override
-    def command(self, run: Run) -> str:
-        sets = [one for one in run.arguments if isinstance(one, Set)]
-        own = {one.parameter: one.value for one in sets if _is_of_trainer(one.parameter)}
-        given = [one for one in run.arguments if isinstance(one, str) or one.parameter not in own]
-        if own:
-            given.append(Set("trainer_options", own))
-        return super().command(replace(run, arguments=tuple(given)))
-
-
-def _is_of_trainer(name: str) -> bool:
-    return any(name in kind.options() for kind in TRAINERS)
-
-
-_WORDS = _PythonWords()
-
-
-@_checked
+@checked
 def search(
     workload: str | Workload,
     *,
@@ -220,7 +162,7 @@ def search(
         return policy
 
 
-@_checked
+@checked
 def sweep(
     workload: str,
     at: Annotated[Sequence[float], Field(min_length=1)] | None = None,
@@ -315,10 +257,10 @@ def sweep(
         return swept
 
 
-train = _checked(training.train)
+train = checked(training.train)
 
 
-@_checked
+@checked
 def report(
     workload: str,
     output: Path | None = None,
@@ -363,7 +305,7 @@ def report(
         study=study,
         version=version,
     )
-    page = page_of(data, _WORDS)
+    page = page_of(data, WORDS)
     if output is not None:
         write_page(page, output)
     return page

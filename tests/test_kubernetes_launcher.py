@@ -109,7 +109,7 @@ def test_a_package_that_fails_costs_nothing_else(folder: Path) -> None:
         ),
         (
             "local = syncswitch_kubernetes:KubernetesLauncher",
-            "is not a subclass of syncswitch.searcher.backends.base.TrainerChoice",
+            "is not a subclass of syncswitch.plugins.TrainerChoice",
         ),
     ):
         site = folder / "site" / "syncswitch_kubernetes-0.1.0.dist-info"

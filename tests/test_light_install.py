@@ -21,7 +21,7 @@ HEAVY = {"tensorflow", "keras", "torch"}
 
 LOOP = """
 import sys
-from syncswitch.trainers.loop_switch import LoopSwitch
+from syncswitch import LoopSwitch
 
 now, step, began = 0.0, 0, 100
 switch = LoopSwitch(sys.argv[1], clock=lambda: now)
@@ -95,6 +95,8 @@ def make(folder: Path) -> None:
     package.mkdir()
     for name in ("cli", "searcher", "storage", "trainers"):
         (package / name).symlink_to(ROOT / name)
+    for path in (ROOT / "public").glob("*.py"):
+        (package / path.name).symlink_to(path)
 
 
 @pytest.mark.slow

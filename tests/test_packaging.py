@@ -15,7 +15,7 @@ import pytest
 from tests.warm_program import run_code
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("cli", "searcher", "storage", "trainers")
+PARTS = ("cli", "public", "searcher", "storage", "trainers")
 
 CALLBACKS = (
     ("lightning", "lightning", "'syncswitch[lightning]'"),
@@ -48,7 +48,7 @@ def build(folder: Path) -> None:
 
 def expected_files() -> set[str]:
     return {
-        f"syncswitch/{path.relative_to(ROOT)}"
+        f"syncswitch/{path.relative_to(ROOT)}".replace("/public/", "/")
         for folder in PARTS
         for pattern in ("*.py", "*.json", "*.jinja", "*.npz", "SOURCES.txt", "py.typed")
         for path in (ROOT / folder).rglob(pattern)

@@ -48,8 +48,10 @@ def registered(
         elif isinstance(kind, type) and issubclass(kind, base):
             yield kind
         else:
-            wanted = f"{base.__module__}.{base.__qualname__}"
-            yield UserError(f"{noun} {entry.name!r}: {entry.value} is not a subclass of {wanted}")
+            yield UserError(
+                f"{noun} {entry.name!r}: {entry.value} is not a subclass of"
+                f" syncswitch.plugins.{base.__qualname__}"
+            )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options, debug_option
 from syncswitch.cli.search.rows import optional_workload, output_option, selector_of
 from syncswitch.cli.search.selection import VERSION, narrowing_options, selection_options
+from syncswitch.searcher.known_policies import as_known_now, look_up
 from syncswitch.searcher.search.policy_words import (
     expected_time_text,
     guard_text,
@@ -59,7 +60,7 @@ from syncswitch.searcher.words import (
     sentence,
     workers_text,
 )
-from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import policy_text as policy_file_text
@@ -90,17 +91,6 @@ def policy() -> None:
     WORKLOAD is a name, file.py:attribute, package.module:attribute, or at least 8 digits of a
     fingerprint. Add @VERSION or @ALIAS for another policy than the current one.
     """
-
-
-def _as_known_now(database: Database, entry: PolicyEntry, uses: UseSummary) -> PolicyEntry:
-    """The policy with what its uses show where runs failed, so that it agrees with them."""
-    is_no_target = uses.uses and uses.kept is None and entry.policy.target_accuracy is not None
-    if not (uses.alarms or uses.collapsed or is_no_target or uses.kept not in (None, uses.uses)):
-        return entry
-    # NumPy takes a while to import.
-    from syncswitch.searcher.learning import as_known_now
-
-    return replace(entry, policy=as_known_now(database, entry.policy))
 
 
 def _print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
@@ -413,19 +403,17 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         if holds_nothing(storage_url):
             raise none_found([], selection, storage_url)
         with open_database(storage_url, create=False) as database:
-            entry = chosen_policy(database, selection, print_note, may_guess=True)
-            uses = uses_of(database, entry.policy)
-            known = _as_known_now(database, entry, uses)
+            known, uses = look_up(database, selection, print_note)
     except PolicyError as error:
         if as_json:
             print_json({"policy": None})
         print_error(error)
         return EXIT_FAILED
     if as_json:
-        digest, rule = entry.identity.simulated_cluster, entry.identity.momentum_after_switch
+        digest, rule = known.identity.simulated_cluster, known.identity.momentum_after_switch
         more = {"simulated_cluster": digest, "momentum_after_switch": rule}
         job = {name: value for name, value in more.items() if value is not None}
-        print_json(entry.policy.job.metric.document({**policy_to_dict(known.policy), **job}))
+        print_json(known.policy.job.metric.document({**policy_to_dict(known.policy), **job}))
     else:
         _print_policy(known, uses)
     return None
@@ -439,7 +427,7 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
     with open_database(storage_url, create=False) as database:
         found = PolicyRegistry(database).entries(workload=selector_of(reference))
         entries = [
-            _as_known_now(database, entry, uses_of(database, entry.policy)) for entry in found
+            as_known_now(database, entry, uses_of(database, entry.policy)) for entry in found
         ]
     if as_json:
         print_json([_entry_as_json(entry) for entry in entries])
@@ -472,7 +460,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         chosen = entry.policy
         trials = PolicyRegistry(database).evidence_trials(chosen.job.fingerprint, chosen.version)
         uses, why = uses_of(database, chosen), None
-        known = _as_known_now(database, entry, uses)
+        known = as_known_now(database, entry, uses)
         if is_why:
             # NumPy takes a while to import.
             from syncswitch.searcher.learning import policy_explained

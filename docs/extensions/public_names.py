@@ -24,19 +24,24 @@ from sphinx.util.docutils import SphinxDirective
 __all__ = ["PACKAGES", "PublicNames", "public_objects", "setup"]
 
 PACKAGES = (
-    "syncswitch.searcher",
-    "syncswitch.searcher.api",
-    "syncswitch.trainers",
-    "syncswitch.storage",
+    "syncswitch",
+    "syncswitch.script",
+    "syncswitch.frames",
+    "syncswitch.figures",
+    "syncswitch.plugins",
 )
-_ERRORS = "syncswitch.storage.errors"
 
 
 def public_objects(package: str) -> Iterator[tuple[str, Any]]:
-    """Name and object of all that a package offers."""
+    """Name and object of all that a package offers here, its modules and its version aside.
+
+    What needs a library that is not installed is missing.
+    """
     module = importlib.import_module(package)
-    for name in module.__all__:
-        yield name, getattr(module, name)
+    for name in sorted({*module.__all__} & {*dir(module)}, key=module.__all__.index):
+        thing = getattr(module, name)
+        if not inspect.ismodule(thing) and name != "__version__":
+            yield name, thing
 
 
 class PublicNames(SphinxDirective):
@@ -54,6 +59,8 @@ class PublicNames(SphinxDirective):
 
 
 def _directive(path: str, thing: Any) -> list[str]:
+    if not inspect.isclass(thing) and not inspect.isfunction(thing):
+        return [f".. py:data:: {path}", f"   :value: {thing!r}", ""]
     if not inspect.isclass(thing):
         return [f".. autofunction:: {path}", ""]
     return [f".. autoclass:: {path}", "   :members:", ""]
@@ -89,12 +96,12 @@ def _link(
 @functools.cache
 def _public_paths() -> dict[str, str]:
     """Path in the reference, by name alone and by where a name is defined."""
-    errors = importlib.import_module(_ERRORS)
-    paths = {name: f"{_ERRORS}.{name}" for name in errors.__all__}
+    paths: dict[str, str] = {}
     for package in PACKAGES:
         for name, thing in public_objects(package):
-            for alias in (name, f"{thing.__module__}.{thing.__qualname__}"):
-                paths[alias] = f"{package}.{name}"
+            paths.setdefault(name, f"{package}.{name}")
+            if hasattr(thing, "__qualname__"):
+                paths[f"{thing.__module__}.{thing.__qualname__}"] = f"{package}.{name}"
     return paths
 
 

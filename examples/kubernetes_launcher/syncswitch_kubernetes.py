@@ -15,21 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import ProcessesChoice, option
-from syncswitch.storage.errors import RetryableError, Set, UserError
-from syncswitch.trainers.cluster.exchange.parts import SECRET, PartConfig, program
-from syncswitch.trainers.cluster.members.launcher import (
+from syncswitch import RetryableError, UserError
+from syncswitch.plugins import (
+    NO_GPU,
+    SECRET,
     Launcher,
+    OptionHint,
+    PartConfig,
+    ProcessesChoice,
     ProcessState,
     ProcessStatus,
     last_output,
+    option,
+    program,
+    thread_limits,
 )
-from syncswitch.trainers.cluster.processes.this_machine import NO_GPU, thread_limits
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.exchange.security import Address, Part
-    from syncswitch.trainers.job.workload import Workload
-    from syncswitch.trainers.trainer import Trainer
+    from syncswitch import Workload
+    from syncswitch.plugins import Address, Part, Trainer
 
 _KEY = "secret"
 _OWN_ADDRESS = "POD_IP"
@@ -236,7 +240,7 @@ class KubernetesCluster(ProcessesChoice):
         if self.kubernetes_image is None:
             raise UserError(
                 "the trainer kubernetes needs an image",
-                remedy=Set("kubernetes_image", "registry/job:1"),
+                remedy=OptionHint("kubernetes_image", "registry/job:1"),
             )
         if self.gpus_per_worker:
             raise UserError(
@@ -247,7 +251,7 @@ class KubernetesCluster(ProcessesChoice):
 
     @override
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
-        from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
+        from syncswitch.plugins import ProcessTrainer
 
         assert self.kubernetes_image is not None
         launcher = KubernetesLauncher(

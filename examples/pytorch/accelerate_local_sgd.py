@@ -13,7 +13,7 @@ from accelerate.local_sgd import LocalSGD
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from syncswitch.trainers.command import switch_step
+from syncswitch.script import switch_step
 
 
 def main() -> None:

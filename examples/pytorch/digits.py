@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 from torch.distributed.algorithms.model_averaging.utils import average_parameters
 
-from syncswitch.trainers.command import report, seed
+from syncswitch.script import report, seed
 
 Examples = tuple[Tensor, Tensor]
 """Pictures and digits."""

@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-from syncswitch.trainers.command import seed
-from syncswitch.trainers.pytorch.lightning import LocalSgd, SyncSwitchCallback
+from syncswitch import LightningCallback, LocalSgd
+from syncswitch.script import seed
 
 
 class Digits(LightningModule):
@@ -74,7 +74,7 @@ def main() -> None:
     """One of the processes, which starts the other."""
     options = digits.read_options(__doc__)
     seed_everything(seed())
-    switch = SyncSwitchCallback(
+    switch = LightningCallback(
         options.policy, monitor="val_acc", seed=seed(), second_way=LocalSgd(options.period)
     )
     trainer = Trainer(

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.model_averaging.utils import average_parameters
 
-from syncswitch.trainers.command import seed
-from syncswitch.trainers.loop_switch import LoopSwitch
+from syncswitch import LoopSwitch
+from syncswitch.script import seed
 
 
 def main() -> None:

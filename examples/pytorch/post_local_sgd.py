@@ -16,7 +16,7 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from syncswitch.trainers.command import switch_step
+from syncswitch.script import switch_step
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from syncswitch.trainers.command import switch_step
+from syncswitch.script import switch_step
 
 _FIRST_STEP = 2  # DDP orders its gradients anew in the first step
 

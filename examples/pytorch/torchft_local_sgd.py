@@ -19,7 +19,7 @@ from torchft import Manager, ProcessGroupGloo
 from torchft.coordination import LighthouseServer
 from torchft.local_sgd import LocalSGD
 
-from syncswitch.trainers.command import switch_step
+from syncswitch.script import switch_step
 
 _HERE = "127.0.0.1"
 

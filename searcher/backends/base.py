@@ -151,6 +151,7 @@ class TrainerChoice(ABC):
 
     @classmethod
     def options(cls) -> dict[str, TrainerOption]:
+        """Its options by their names in Python: the fields that `option` made."""
         return {option.name: option.metadata["option"] for option in fields(cls)}
 
     @property
@@ -232,6 +233,7 @@ class ClusterChoice(TrainerChoice):
     def identity(
         self, workload: Workload, workers: int, protocols: tuple[str, str]
     ) -> ScheduledJob:
+        """The job that a workload is on this cluster; only its own runs compare with it."""
         return workload_identity(workload, workers, *protocols)
 
     @abstractmethod

@@ -269,7 +269,7 @@ class ReportData:
 
     @property
     def acceptance(self) -> Acceptance | None:
-        """The accuracy to keep: by the policy, else the search so far, else the recorded runs."""
+        """The accuracy to keep, by the policy, else the search so far, else the recorded runs."""
         if self.answer is not None:
             answer = self.answer
             if answer.target_accuracy is None:

@@ -21,7 +21,7 @@ BELOW = {
     for layer in ("storage", "trainers", "searcher")
     for path in (ROOT / layer).rglob("*.py")
 }
-PYTHON = "searcher/api.py"  # speaks Python itself
+PYTHON = "searcher/python_calls.py"  # speaks Python itself
 
 
 ALL = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.trainers import Data, Workload
+from syncswitch import Data, Workload
 
 
 def model(**options: Any) -> Any:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from syncswitch import PolicyRegistry, UserError, open_database
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.api import report, search, sweep, train
-from syncswitch.storage import PolicyRegistry, UserError, open_database
 from tests.searcher import regression_jobs
 from tests.trainers.jobs import DENSE
 from tests.wording import Said

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from syncswitch.searcher.api import search
-from syncswitch.searcher.report import load_report
+from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.search.policy_words import policy_text
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.status import StatusReader

@@ -132,7 +132,7 @@ def load_workload(reference: str) -> Workload:
     if not isinstance(value, Workload):
         raise WorkloadError(
             f"workload {reference!r}: {attribute!r} is of type {type(value).__name__}, "
-            f"not syncswitch.trainers.job.workload.Workload ({listed})"
+            f"not syncswitch.Workload ({listed})"
         )
     return varied(value, split_variant(reference)[1])
 

@@ -206,7 +206,7 @@ class Workload:
         if not isinstance(data, Data | StreamedData):
             raise WorkloadError(
                 f"workload {self.name!r}: data() returned a {type(data).__name__}; "
-                "return a syncswitch.trainers.Data or StreamedData"
+                "return a syncswitch.Data or StreamedData"
             )
         if self.batch_size > data.train.examples:
             raise WorkloadError(

@@ -29,9 +29,9 @@ class Exchange(enum.Enum):
     PUSH = "push"
     """It updates the shared parameters at once."""
     ROUND = "round"
-    """It waits for the others of its round: their mean is one update of the shared parameters."""
+    """It waits for the others of its round; their mean is one update of the shared parameters."""
     BUFFER = "buffer"
-    """It waits in a buffer, perhaps with others of the same worker, while the worker goes on: the
+    """It waits in a buffer, perhaps with others of the same worker, while the worker goes on; the
     mean of a full buffer is one update of the shared parameters."""
     REPLICA = "replica"
     """It updates the worker's own replica; replicas are averaged in groups."""

@@ -1,7 +1,7 @@
 """The guarded switch of a training with PyTorch Lightning.
 
 ```
-switch = SyncSwitchCallback("job.json", monitor="val_acc", seed=7)
+switch = LightningCallback("job.json", monitor="val_acc", seed=7)
 trainer = Trainer(max_steps=5000, strategy="ddp", devices=2, callbacks=[switch])
 switch.fit(trainer, model, data)
 ```
@@ -32,10 +32,10 @@ import torch.distributed as dist
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.pytorch.trainer_switch import LocalSgd, SecondWay, TrainerSwitch
 
-__all__ = ["LocalSgd", "SecondWay", "SyncSwitchCallback"]
+__all__ = ["LightningCallback", "LocalSgd", "SecondWay"]
 
 
-class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be missing
+class LightningCallback(Callback):  # type: ignore[misc]  # Lightning may be missing
     """Trains in the first way up to a step and in the second from there on, guarded.
 
     At the switch it saves a checkpoint, `syncswitch-*.ckpt` in the trainer's `default_root_dir`.

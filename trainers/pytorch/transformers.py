@@ -1,7 +1,7 @@
 """The guarded switch of a training with Hugging Face's Trainer.
 
 ```
-switch = SyncSwitchCallback("job.json", metric="eval_accuracy", seed=7)
+switch = TransformersCallback("job.json", metric="eval_accuracy", seed=7)
 trainer = Trainer(model, arguments, ..., callbacks=[switch])
 switch.train(trainer)
 ```
@@ -35,14 +35,14 @@ import torch.distributed as dist
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.pytorch.trainer_switch import LocalSgd, SecondWay, TrainerSwitch
 
-__all__ = ["LocalSgd", "SecondWay", "SyncSwitchCallback"]
+__all__ = ["LocalSgd", "SecondWay", "TransformersCallback"]
 
 _KEY = "syncswitch"
 _BEST = "-best"
 _MEASURED_ANYWAY = ("_loss", "_runtime", "_per_second")
 
 
-class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers may be missing
+class TransformersCallback(TrainerCallback):  # type: ignore[misc]  # Transformers may be missing
     """Trains in the first way up to a step and in the second from there on, guarded.
 
     At the switch the trainer saves a checkpoint, of which `syncswitch-STEP` in `output_dir` is a

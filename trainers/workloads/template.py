@@ -7,7 +7,7 @@ syncswitch-search run FILE:workload             # finds when to switch
 import keras
 import numpy as np
 
-from syncswitch.trainers import Data, Workload
+from syncswitch import Data, Workload
 
 CLASSES = 3
 EXAMPLES = 2000
@@ -36,7 +36,7 @@ def data() -> Data:
     return Data(inputs[:EXAMPLES], labels[:EXAMPLES], inputs[EXAMPLES:], labels[EXAMPLES:])
 
 
-# For a compiled model, `syncswitch.trainers.from_compiled(model, x, y, epochs=...)` makes the
+# For a compiled model, `syncswitch.from_compiled(model, x, y, epochs=...)` makes the
 # workload.
 workload = Workload(
     name="NAME",

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from stored import EVENTS, Made, add_search, publish
 
-from syncswitch.searcher.report import ReportData, load_report
+from syncswitch.searcher.report.data import ReportData, load_report
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.job import RunConditions
 

@@ -14,7 +14,8 @@ import pytest
 from generated_trainer import identity
 from stored import FINISHED, Made, add_imported, add_search, add_use, publish
 
-from syncswitch.searcher.report import ReportData, figures, load_report
+from syncswitch.searcher.report import figures
+from syncswitch.searcher.report.data import ReportData, load_report
 from syncswitch.searcher.report.drawing import SECOND, Drawing, drawn, label_switches
 from syncswitch.searcher.report.page import (
     accuracy_sentence,

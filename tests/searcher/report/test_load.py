@@ -26,7 +26,7 @@ from stored import (
 
 from syncswitch.cli.search.main import main
 from syncswitch.cli.words import OPTION_WORDS
-from syncswitch.searcher.report import load_report
+from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import (
     accuracy_sentence,
     headline,

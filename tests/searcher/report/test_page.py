@@ -15,7 +15,8 @@ from generated_trainer import identity
 from stored import EVENTS, FINISHED, STUDY, Made, add_search, add_use, publish
 
 from syncswitch.cli.words import OPTION_WORDS
-from syncswitch.searcher.report import ReportData, load_report, page_of
+from syncswitch.searcher.report.data import ReportData, load_report
+from syncswitch.searcher.report.page import page_of
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome

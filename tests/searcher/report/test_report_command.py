@@ -16,7 +16,7 @@ from stored import FINISHED, STUDY, add_search, publish, search_info
 from syncswitch.cli.search.main import main
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.command_lines import search_command, use_command
-from syncswitch.searcher.report import load_report
+from syncswitch.searcher.report.data import load_report
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import RunConditions
 from tests.wording import Said

@@ -23,7 +23,7 @@ def test_a_script_trains_by_fit(
     trained: list[Any] = []
 
     def fit(model: Any, *data: Any, **arguments: Any) -> Any:
-        from syncswitch.searcher import fit
+        from syncswitch import fit
 
         if not trained and model.built:
             before.extend(model.get_weights())
@@ -51,7 +51,7 @@ _CALLBACKS_OF_FIT = ("EarlyStopping", "TextGenerator")
 @pytest.mark.parametrize("name", ["text_transformer", "structured_data", "collaborative_filtering"])
 def test_a_script_makes_a_workload(keras: Any, name: str) -> None:
     """Their own layers have no `get_config`, so the model comes from a function."""
-    from syncswitch.trainers import from_compiled
+    from syncswitch import from_compiled
     from syncswitch.trainers.simulated.profile import load_profile
     from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 

@@ -83,7 +83,7 @@ def test_what_is_no_data_is_refused_in_one_line(held: Any, kind: str) -> None:
 
 OWN = """
 import numpy as np
-from syncswitch.trainers import Source
+from syncswitch import Source
 
 class Own(Source):
     examples = 3

@@ -16,7 +16,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from syncswitch.trainers.pytorch.lightning import LocalSgd, SecondWay, SyncSwitchCallback
+from syncswitch.trainers.pytorch.lightning import LightningCallback, LocalSgd, SecondWay
 from tests.trainers.pytorch import problem
 from tests.trainers.pytorch.problem import Killed, Result
 
@@ -85,7 +85,7 @@ def train(
     module, trace = Module(), Trace(dies_at, end_dies=name == "stopped")
     path = None if policy is None else FOLDER / f"{policy}.json"
     metric = "val_score" if policy else "val_acc"
-    make = partial(SyncSwitchCallback, monitor=metric, switch_at=switch_at)
+    make = partial(LightningCallback, monitor=metric, switch_at=switch_at)
     switch = problem.switch_of(make, path, second_way, module, good_from)
     if not {"max_epochs", "max_steps"} & options.keys():
         options["max_steps"] = problem.STEPS
@@ -149,13 +149,13 @@ def plain(*callbacks: Callback) -> Trainer:
 
 
 def fitted(monitor: str, *callbacks: Callback) -> object:
-    switch = SyncSwitchCallback(FOLDER / "good.json", monitor=monitor)
+    switch = LightningCallback(FOLDER / "good.json", monitor=monitor)
     trainer = plain(*callbacks, switch)
     return switch.fit(trainer, Module(), DataLoader(own_points(10)), DataLoader(own_points(1)))
 
 
 def not_by_the_switch() -> object:
-    switch = SyncSwitchCallback(FOLDER / "good.json", monitor="val_score")
+    switch = LightningCallback(FOLDER / "good.json", monitor="val_score")
     return plain(switch).fit(Module(), DataLoader(own_points(10)))
 
 
@@ -170,8 +170,8 @@ if __name__ == "__main__":
         },
         {
             "no_fit": not_by_the_switch,
-            "no_callback": lambda: SyncSwitchCallback(monitor="val_acc").fit(plain(), Module()),
-            "no_goal": lambda: SyncSwitchCallback(monitor="val_score"),
+            "no_callback": lambda: LightningCallback(monitor="val_acc").fit(plain(), Module()),
+            "no_goal": lambda: LightningCallback(monitor="val_score"),
             "other_metric": partial(fitted, "accuracy"),
             "other_hook": partial(fitted, "val_score", Hooked()),
             "early_stopping": partial(fitted, "val_score", EarlyStopping("val_score")),

@@ -119,7 +119,7 @@ def test_the_best_checkpoint_from_before_a_failed_switch_is_kept(
     tmp_path: Path, options: dict[str, Any], lucky: int
 ) -> None:
     way, best_at = Way(), options.pop("best_at", 20)
-    switch = with_transformers.SyncSwitchCallback(second_way=way)
+    switch = with_transformers.TransformersCallback(second_way=way)
 
     def measured(_: Any) -> dict[str, float]:
         step = trainer.state.global_step
@@ -141,7 +141,7 @@ def test_the_best_checkpoint_from_before_a_failed_switch_is_kept(
 def test_a_trainer_that_cannot_evaluate_trains_to_its_end(
     tmp_path: Path, switch_at: float | None, said: list[str]
 ) -> None:
-    switch = with_transformers.SyncSwitchCallback(switch_at=switch_at)
+    switch = with_transformers.TransformersCallback(switch_at=switch_at)
     trainer = hugging_face(tmp_path, switch, None, is_tested=False)
     switch.train(trainer)
     assert trainer.state.global_step == 64
@@ -155,14 +155,14 @@ def test_a_trainer_that_never_measures_the_metric_is_refused_before_its_first_st
     tmp_path: Path,
 ) -> None:
     for options in ({}, {"eval_strategy": "no"}):
-        switch = with_transformers.SyncSwitchCallback()
+        switch = with_transformers.TransformersCallback()
         trainer = hugging_face(tmp_path, switch, None, **options)
         with pytest.raises(UserError, match=r"no compute_metrics, so that it never measures 'eval"):
             switch.train(trainer)
         assert trainer.state.global_step == 0
     # It has the loss anyway, and the first way alone needs nothing.
     for given in ({"metric": "eval_loss", "metric_goal": "min"}, {"switch_at": 100}):
-        switch = with_transformers.SyncSwitchCallback(**given)
+        switch = with_transformers.TransformersCallback(**given)
         trainer = hugging_face(tmp_path, switch, None)
         switch.train(trainer)
         assert trainer.state.global_step == 64
@@ -171,7 +171,7 @@ def test_a_trainer_that_never_measures_the_metric_is_refused_before_its_first_st
 def test_what_is_not_measured_after_the_last_step_costs_no_training(
     tmp_path: Path, said: list[str]
 ) -> None:
-    switch = with_transformers.SyncSwitchCallback()
+    switch = with_transformers.TransformersCallback()
     trainer = hugging_face(tmp_path, switch, lambda _: {"f1": 0.5}, eval_strategy="no")
     switch.train(trainer)
     assert trainer.state.global_step == 64
@@ -234,13 +234,13 @@ def test_data_of_unknown_length_need_their_steps_before_the_first(
     tmp_path: Path, options: dict[str, int]
 ) -> None:
     stream = torch.utils.data.DataLoader(Stream())
-    switch = with_lightning.SyncSwitchCallback(monitor="val_acc")
+    switch = with_lightning.LightningCallback(monitor="val_acc")
     trainer = trainer_of(tmp_path, switch, **options)
     with pytest.raises(UserError, match=r"max_epochs=3 ends the training; give the trainer max_st"):
         switch.fit(trainer, Module(), stream, stream)
     assert trainer.global_step == 0
     # With steps alone the data begin again as often as need be.
-    switch = with_lightning.SyncSwitchCallback(monitor="val_acc")
+    switch = with_lightning.LightningCallback(monitor="val_acc")
     trainer = trainer_of(tmp_path, switch, max_epochs=-1, max_steps=40)
     switch.fit(trainer, Module(), stream, stream)
     assert trainer.global_step == 40
@@ -248,7 +248,7 @@ def test_data_of_unknown_length_need_their_steps_before_the_first(
 
 def test_a_training_that_ends_before_its_length_says_so(tmp_path: Path, said: list[str]) -> None:
     stream = torch.utils.data.DataLoader(Stream())
-    switch = with_lightning.SyncSwitchCallback(monitor="val_acc")
+    switch = with_lightning.LightningCallback(monitor="val_acc")
     # Nobody can know that the data end after 16 of these.
     trainer = trainer_of(tmp_path, switch, max_epochs=1, limit_train_batches=60)
     switch.fit(trainer, Module(), stream, stream)
@@ -263,7 +263,7 @@ def test_a_training_that_ends_before_its_length_says_so(tmp_path: Path, said: li
 def test_without_validation_nothing_is_said_to_be_guarded(
     tmp_path: Path, said: list[str], switch_at: float | None
 ) -> None:
-    switch = with_lightning.SyncSwitchCallback(monitor="val_acc", switch_at=switch_at)
+    switch = with_lightning.LightningCallback(monitor="val_acc", switch_at=switch_at)
     trainer = trainer_of(tmp_path, switch, max_epochs=2, limit_val_batches=0)
     switch.fit(trainer, Module(), batches(16), batches(1))
     first = next(iter(said))
@@ -275,7 +275,7 @@ def test_without_validation_nothing_is_said_to_be_guarded(
 def test_rare_validations_are_told_and_the_last_step_has_one(
     tmp_path: Path, said: list[str]
 ) -> None:
-    switch = with_lightning.SyncSwitchCallback(monitor="val_acc")
+    switch = with_lightning.LightningCallback(monitor="val_acc")
     trainer = trainer_of(tmp_path, switch, max_epochs=5, check_val_every_n_epoch=2)
     module = Module()
     switch.fit(trainer, module, batches(8), batches(1))
@@ -298,7 +298,7 @@ def test_the_best_model_from_before_a_failed_switch_is_kept(tmp_path: Path, best
             self.log("val_acc", 0.8 if is_best else accuracy(self.way, step, 40))
 
     way = Way()
-    switch = with_lightning.SyncSwitchCallback(monitor="val_acc", second_way=way)
+    switch = with_lightning.LightningCallback(monitor="val_acc", second_way=way)
     keeper = ModelCheckpoint(tmp_path / "best", "{step}", monitor="val_acc", mode="max")
     options = {"val_check_interval": 2, "check_val_every_n_epoch": None, "max_steps": 64}
     trainer = trainer_of(tmp_path, switch, keeper, enable_checkpointing=True, **options)

@@ -16,7 +16,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.utils.data import Dataset
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 
-from syncswitch.trainers.pytorch.transformers import LocalSgd, SecondWay, SyncSwitchCallback
+from syncswitch.trainers.pytorch.transformers import LocalSgd, SecondWay, TransformersCallback
 from tests.trainers.pytorch import problem
 from tests.trainers.pytorch.problem import Killed, Result
 
@@ -115,7 +115,7 @@ def train(
     module, trace = Module(), Trace(dies_at, end_dies=name == "stopped")
     path = None if policy is None else FOLDER / f"{policy}.json"
     metric = "eval_score" if policy else "eval_acc"
-    make = partial(SyncSwitchCallback, metric=metric, switch_at=switch_at)
+    make = partial(TransformersCallback, metric=metric, switch_at=switch_at)
     switch = problem.switch_of(make, path, second_way, module, good_from)
     root = FOLDER / (resumes or name)
     points: Any = problem.POINTS * epoch_steps
@@ -152,7 +152,7 @@ def train(
     }
 
 
-def trainer_of(switch: SyncSwitchCallback | None, *others: Any, **options: Any) -> Trainer:
+def trainer_of(switch: TransformersCallback | None, *others: Any, **options: Any) -> Trainer:
     return Trainer(
         Module(),
         arguments(FOLDER / "refused", **options),
@@ -163,8 +163,8 @@ def trainer_of(switch: SyncSwitchCallback | None, *others: Any, **options: Any) 
     )
 
 
-def switch_of(metric: str = "eval_score") -> SyncSwitchCallback:
-    return SyncSwitchCallback(FOLDER / "good.json", metric=metric)
+def switch_of(metric: str = "eval_score") -> TransformersCallback:
+    return TransformersCallback(FOLDER / "good.json", metric=metric)
 
 
 def another_metric() -> object:
@@ -205,7 +205,7 @@ if __name__ == "__main__":
         {
             "no_fit": lambda: trainer_of(switch_of()).train(),
             "no_callback": lambda: switch_of().train(trainer_of(None)),
-            "no_goal": lambda: SyncSwitchCallback(metric="eval_score"),
+            "no_goal": lambda: TransformersCallback(metric="eval_score"),
             "other_metric": another_metric,
             "other_hook": another_hook,
             "model_alone": model_alone,

@@ -157,7 +157,7 @@ def test_a_callback_is_refused_before_data_and_model_are_built(tmp_path: Path) -
 
     (tmp_path / "stopping.py").write_text(
         """from keras.callbacks import EarlyStopping
-from syncswitch.trainers import Workload
+from syncswitch import Workload
 
 def never():
     raise AssertionError("built")

@@ -99,7 +99,7 @@ COUNTING = replace(
 OWN_SOURCE = """
     from dataclasses import replace
     import numpy as np
-    from syncswitch.trainers import Source, StreamedData
+    from syncswitch import Source, StreamedData
     from tests.trainers.cluster.chief.test_streamed_data import COUNTING
 
     class Rows(Source):

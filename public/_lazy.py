@@ -1,0 +1,73 @@
+"""Imports the names that a module offers when they are first used.
+
+So `from syncswitch import search` works, and yet `import syncswitch` does not wait for SQLAlchemy,
+Optuna or TensorFlow.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+_INSTALLS = {
+    "keras": ("TensorFlow", "tensorflow"),
+    "tensorflow": ("TensorFlow", "tensorflow"),
+    "torch": ("PyTorch", "torch"),
+    "lightning": ("Lightning", "'syncswitch[lightning]'"),
+    "transformers": ("Transformers", "'syncswitch[transformers]'"),
+}
+"""By the library that may be missing, its name and what pip installs."""
+
+
+def lazy_names(
+    package: str, places: Mapping[str, str], needs: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Makes the `__getattr__` and the `__dir__` of a module.
+
+    Type checkers need the same imports under `if TYPE_CHECKING:`.
+
+    Args:
+        package: The module.
+        places: By module, without the `syncswitch.` in front, the names that it has; a name with
+            another one in front, as `ours=theirs`, is offered under that. No module for a submodule
+            itself.
+        needs: By library that an installation may lack, the names that need it. `dir` and `help`
+            leave them out where it is missing.
+    """
+    place_of: dict[str, tuple[str, str]] = {}
+    for module, its_names in places.items():
+        for name in its_names.split():
+            ours, _, theirs = name.partition("=")
+            place_of[ours] = module, theirs or ours
+
+    def find(name: str) -> Any:
+        if name not in place_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, attribute = place_of[name]
+        if not module:
+            return import_module(f"{package}.{name}")
+        try:
+            found = import_module(f"syncswitch.{module}")
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in _INSTALLS:
+                raise
+            title, install = _INSTALLS[missing]
+            raise ImportError(
+                f"{package}.{name} needs {title}, which is missing; run: pip install {install}",
+                name=missing,
+            ) from error
+        return getattr(found, attribute)
+
+    def names() -> list[str]:
+        from importlib.util import find_spec
+
+        absent: set[str] = set()
+        for library, needing in (needs or {}).items():
+            if find_spec(library) is None:
+                absent.update(needing.split())
+        return sorted({*vars(sys.modules[package]), *place_of} - absent)
+
+    return find, names

@@ -1,0 +1,73 @@
+"""Calls of the commands' Python functions: arguments are checked, errors speak Python."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ParamSpec, TypeVar
+
+from pydantic import ConfigDict, ValidationError, validate_call
+from typing_extensions import override
+
+from syncswitch.searcher.backends.registry import TRAINERS
+from syncswitch.storage.errors import Run, Set, SyncSwitchError, UserError, Words
+
+_LOG = logging.getLogger(__name__)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Checks the arguments of each call against the annotations; wrong ones raise a UserError."""
+    parameters = inspect.signature(function).parameters
+    names = list(parameters)
+    checked = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
+
+    @functools.wraps(function)
+    def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        if "tell" in names and "tell" not in options:
+            options["tell"] = lambda said: _LOG.warning(WORDS.say(said))
+        try:
+            return checked(*arguments, **options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = first["loc"][0]
+            name = names[place] if isinstance(place, int) else place
+            raise UserError(
+                f"{name} is {first['input']!r}: {first['msg']} (see help({function.__name__}))"
+            ) from error
+        except SyncSwitchError as error:
+            error.words = WORDS
+            raise
+
+    return call
+
+
+class _PythonWords(Words):
+    """Names options of trainers as `trainer_options` holds them."""
+
+    @override
+    def parameter(self, name: str, value: Any = None) -> str:
+        if not _is_of_trainer(name):
+            return super().parameter(name, value)
+        return f'trainer_options["{name}"]' + ("" if value is None else f" = {value!r}")
+
+    @override
+    def command(self, run: Run) -> str:
+        sets = [one for one in run.arguments if isinstance(one, Set)]
+        own = {one.parameter: one.value for one in sets if _is_of_trainer(one.parameter)}
+        given = [one for one in run.arguments if isinstance(one, str) or one.parameter not in own]
+        if own:
+            given.append(Set("trainer_options", own))
+        return super().command(replace(run, arguments=tuple(given)))
+
+
+def _is_of_trainer(name: str) -> bool:
+    return any(name in kind.options() for kind in TRAINERS)
+
+
+WORDS = _PythonWords()
+"""What messages call parameters and commands in Python."""
