@@ -123,6 +123,7 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
+        __all__,
         {
             "": "figures frames plugins script",
             "searcher.api": "report search sweep train",
@@ -167,3 +168,4 @@ else:
             "transformers": "TransformersCallback",
         },
     )
+    del __all__  # what can be imported here, `__getattr__` says

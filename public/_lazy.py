@@ -7,7 +7,7 @@ Optuna or TensorFlow.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -22,19 +22,23 @@ _INSTALLS = {
 
 
 def lazy_names(
-    package: str, places: Mapping[str, str], needs: Mapping[str, str] | None = None
+    package: str,
+    public: Sequence[str],
+    places: Mapping[str, str],
+    needs: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Makes the `__getattr__` and the `__dir__` of a module.
 
     Type checkers need the same imports under `if TYPE_CHECKING:`.
 
     Args:
-        package: The module.
+        package: The module, which has no `__all__` of its own afterwards.
+        public: All its names.
         places: By module, without the `syncswitch.` in front, the names that it has; a name with
             another one in front, as `ours=theirs`, is offered under that. No module for a submodule
             itself.
-        needs: By library that an installation may lack, the names that need it. `dir` and `help`
-            leave them out where it is missing.
+        needs: By library that an installation may lack, the names that need it. `dir`, `help` and
+            `import *` leave them out where it is missing.
     """
     place_of: dict[str, tuple[str, str]] = {}
     for module, its_names in places.items():
@@ -42,7 +46,15 @@ def lazy_names(
             ours, _, theirs = name.partition("=")
             place_of[ours] = module, theirs or ours
 
+    def absent() -> set[str]:
+        from importlib.util import find_spec
+
+        missing = (names for library, names in (needs or {}).items() if find_spec(library) is None)
+        return {name for names in missing for name in names.split()}
+
     def find(name: str) -> Any:
+        if name == "__all__":
+            return [one for one in public if one not in absent()]
         if name not in place_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, attribute = place_of[name]
@@ -62,12 +74,6 @@ def lazy_names(
         return getattr(found, attribute)
 
     def names() -> list[str]:
-        from importlib.util import find_spec
-
-        absent: set[str] = set()
-        for library, needing in (needs or {}).items():
-            if find_spec(library) is None:
-                absent.update(needing.split())
-        return sorted({*vars(sys.modules[package]), *place_of} - absent)
+        return sorted({*vars(sys.modules[package]), *place_of} - absent())
 
     return find, names

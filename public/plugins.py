@@ -88,6 +88,7 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
+        __all__,
         {
             "searcher.backends.base": "ClusterChoice JobRequest ProcessesChoice TrainableJob=Job"
             " TrainerChoice option",
@@ -107,3 +108,4 @@ else:
         },
         needs={"tensorflow": "PartConfig ProcessTrainer SECRET program"},
     )
+    del __all__  # what can be imported here, `__getattr__` says

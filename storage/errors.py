@@ -37,6 +37,7 @@ __all__ = [
     "Run",
     "Set",
     "SyncSwitchError",
+    "TooNewError",
     "UserError",
     "Words",
     "WorkloadError",
@@ -220,6 +221,10 @@ class DatabaseError(UserError):
 
 class PolicyError(UserError):
     """A timing policy that does not exist, is damaged, or belongs to another workload."""
+
+
+class TooNewError(UserError):
+    """Something that a newer syncswitch has written, in a way that this one cannot read."""
 
 
 class RecordingError(UserError):

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.formats import KEY, LOOP_STATE
 from syncswitch.storage.policies.file import json_content, read_plan, read_policy_file
 from syncswitch.storage.policies.unmeasured import (
     check_one_says_when,
@@ -38,6 +39,7 @@ from syncswitch.storage.policies.unmeasured import (
     unmeasured_text,
     watched_metric,
 )
+from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.guard import Band, FailedSwitch
 from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
@@ -420,6 +422,7 @@ class LoopSwitch:
         guarding = self._guarding
         mark = None if guarding is None else guarding.switch
         return {
+            KEY: LOOP_STATE.version,
             "use_id": self._use_id,
             "started_at": self._started_at.isoformat(),
             "elapsed_seconds": self._clock() - self._started,
@@ -436,7 +439,10 @@ class LoopSwitch:
         """Restores the state of a loop that was killed, or of an earlier step of this one.
 
         A state from before the last alarm changes nothing: a failed switch is not forgotten.
+
+        Raises TooNewError if a newer version has saved it in a way that this one cannot read.
         """
+        LOOP_STATE.check(state.get(KEY), "the state of this loop")
         guarding, history = self._guarding, state["history"]
         if self._first is not None:
             self._loaded = state
@@ -453,7 +459,7 @@ class LoopSwitch:
         self._started = self._clock() - state["elapsed_seconds"]
         self._lost_seconds = state["lost_seconds"]
         self._evaluations = [Evaluation.of(one) for one in state["evaluations"]]
-        self.events = tuple(RunEvent(**one) for one in state["events"])
+        self.events = tuple(nested(RunEvent, one) for one in state["events"])
         self._kept, self._is_over = state["kept"], False
 
     def _decide(self, guarding: Guarding, step: int, value: float, loss: float) -> int | None:

@@ -251,6 +251,12 @@ def our_revision(connection: Connection, place: str) -> str | None:
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
     if len(found) != 1 or found[0] not in (REVISION, *FORMER_REVISIONS):
         revision = ", ".join(map(repr, found)) or "none"
+        if len(found) == 1 and str(found[0]).isdigit() and int(found[0]) > int(REVISION):
+            raise DatabaseError(
+                f"{place} was made by a newer syncswitch: its tables are of revision {revision},"
+                f" and this one reads and writes {REVISION!r}",
+                remedy=("update syncswitch", ANOTHER),
+            )
         raise DatabaseError(
             f"{place} has tables of revision {revision}, and this syncswitch reads and writes"
             f" {REVISION!r}",

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import EXPORT_AGAIN, PolicyError, UserError, one_line
+from syncswitch.storage.errors import EXPORT_AGAIN, PolicyError, TooNewError, UserError, one_line
 from syncswitch.storage.files import check_plain_file, whole_file
+from syncswitch.storage.formats import KEY, PLAN, POLICY, Format
 from syncswitch.storage.records.digest import digest_of
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import Job, RegisteredWorkload, ScheduledJob, first_rule
@@ -71,7 +72,7 @@ def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
 
     Raises PolicyError if a value is impossible, or the policy is for another workload.
     """
-    from syncswitch.storage.policies.schema import SCHEMA_VERSION, WorkloadContent
+    from syncswitch.storage.policies.schema import WorkloadContent
 
     mismatch = job_mismatch(policy, workload.job)
     if mismatch:
@@ -81,7 +82,7 @@ def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
         "workload": _checked(WorkloadContent, content, "workload").model_dump(mode="json"),
         "policy": policy_to_dict(policy),
     }
-    document = {"schema_version": SCHEMA_VERSION, "checksum": checksum_of(values), **values}
+    document = {KEY: POLICY.version, "checksum": checksum_of(values), **values}
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -103,23 +104,19 @@ def read_policy_file(path: str | Path) -> PolicyFile:
     """Reads a policy file.
 
     Raises:
-        PolicyError: It cannot be read, is truncated or altered, has another schema version, or
-            holds impossible values.
+        PolicyError: It cannot be read, is truncated or altered, was written by a newer version in a
+            way that this one cannot read, or holds impossible values.
     """
     from pydantic import ValidationError
 
-    from syncswitch.storage.policies.schema import SCHEMA_VERSION, Document, first_fault
+    from syncswitch.storage.policies.schema import Document, first_fault
 
     content = json_content(path)
-    version = content.get("schema_version")
-    if version == 1 and version is not True:
-        content, version = _of_first_version(content, path), SCHEMA_VERSION
-    if type(version) is not int or version != SCHEMA_VERSION:  # JSON's true equals 1
-        raise PolicyError(
-            f"policy file {path} has schema version {version!r}",
-            allowed=str(SCHEMA_VERSION),
-            remedy=("use the syncswitch that wrote it", EXPORT_AGAIN),
-        )
+    version = _version(POLICY, content, f"policy file {path}")
+    if version is None:
+        raise _useless(path, f"has schema version {content.get(KEY)!r}")
+    if version == 1:
+        content = _of_first_version(content, path)
     try:
         document = Document.model_validate_json(json.dumps(content))
     except ValidationError as error:
@@ -139,6 +136,16 @@ def read_policy_file(path: str | Path) -> PolicyFile:
     return PolicyFile(Path(path), policy, workload)
 
 
+def _version(kind: Format, content: Mapping[str, Any], what: str) -> int | None:
+    """The version of a file; None if it states none. Raises PolicyError if it is too new."""
+    try:
+        return kind.check(content[KEY], what)
+    except TooNewError as error:
+        raise PolicyError(error) from error
+    except (KeyError, ValueError):
+        return None
+
+
 def _of_first_version(content: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
     """Returns a file of version 1, in which the protocols were part of the job, as one of today."""
     values = {name: content.get(name) for name in ("workload", "policy")}
@@ -155,18 +162,19 @@ def _of_first_version(content: Mapping[str, Any], path: str | Path) -> dict[str,
     except (KeyError, TypeError, ValueError) as error:
         raise _useless(path, f"was altered: {one_line(error)}") from error
     values = {"workload": workload, "policy": policy}
-    return {"schema_version": 2, "checksum": checksum_of(values), **values}
+    return {KEY: 2, "checksum": checksum_of(values), **values}
 
 
 def read_plan(path: str | Path, content: dict[str, Any]) -> dict[str, Any]:
     """Returns the run that a plan asks a training command for, as JSON values.
 
-    Raises PolicyError if it holds impossible values.
+    Raises PolicyError if it holds impossible values, or is too new.
     """
     from pydantic import ValidationError
 
-    from syncswitch.storage.policies.schema import PlanContent, first_fault
+    from syncswitch.storage.policies.schema import PlanContent, TrialContent, first_fault
 
+    _version(PLAN, content, f"the plan {path}")
     try:
         plan = PlanContent.model_validate_json(json.dumps(content))
     except ValidationError as error:
@@ -174,7 +182,8 @@ def read_plan(path: str | Path, content: dict[str, Any]) -> dict[str, Any]:
             f"the plan {path} was altered: {first_fault(error)}",
             remedy="install the same syncswitch where the command trains",
         ) from error
-    return dict(plan.model_dump()["trial"])
+    told = plan.model_dump()["trial"]
+    return {name: told[name] for name in TrialContent.model_fields}
 
 
 def job_mismatch(policy: TimingPolicy, job: Job) -> str | None:

@@ -12,14 +12,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from syncswitch.storage.formats import POLICY
 from syncswitch.storage.records.flat import columns
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand
 from syncswitch.storage.records.job import LARGEST_INTEGER, Job, ScheduledJob
 from syncswitch.storage.records.metric import Goal
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
-
-SCHEMA_VERSION = 2
-"""The version of the files that this software reads and writes."""
 
 _LARGEST_WORKER_STEP = 2**63 - 1
 _COUNTS = ("batch_size", "version", "workers")
@@ -46,8 +44,9 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
 
 
 class _Content(BaseModel):
-    # A command needs one of these models, if any.
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    # A command needs one of these models, if any. Fields that a later version has added are kept:
+    # the checksum is over them, too.
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, defer_build=True)
 
 
 def _model(name: str, record: type, meaning: str, **types: Any) -> type[BaseModel]:
@@ -167,6 +166,7 @@ class TrialContent(_Content):
 class PlanContent(_Content):
     """The file in which a training loop is told its run."""
 
+    schema_version: int = 1
     trial: TrialContent
 
 
@@ -174,7 +174,7 @@ def policy_schema() -> dict[str, Any]:
     """Returns the JSON Schema (draft 2020-12) of policy files."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:syncswitch:timing-policy:{SCHEMA_VERSION}",
+        "$id": f"urn:syncswitch:timing-policy:{POLICY.version}",
         **Document.model_json_schema(),
     }
 

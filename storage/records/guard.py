@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.job import EARLY_RULES
 
 _MOST_HALVINGS = 6  # as in a usual search
@@ -158,7 +159,8 @@ class Band:
     def of(cls, values: Mapping[str, Any]) -> Band:
         """Rebuilds a band of either kind from its JSON values."""
         kind = BelievedBand if "error" in values else cls
-        return kind(**{**values, "curve": tuple(BandPoint(**point) for point in values["curve"])})
+        curve = tuple(nested(BandPoint, point) for point in values["curve"])
+        return nested(kind, {**values, "curve": curve})
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ class TimingPolicy:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TimingPolicy:
         """Rebuilds a policy from what its columns hold, as JSON has it."""
-        evidence = tuple(Evidence(**run) for run in values["evidence"])
+        evidence = tuple(nested(Evidence, run) for run in values["evidence"])
         band = None if values["band"] is None else Band.of(values["band"])
         return nested(cls, {**values, "evidence": evidence, "band": band})
 

@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.guard import Band, GuardOutcome, later_switch_points
 from syncswitch.storage.records.job import Protocols, RunConditions, ScheduledJob
 
@@ -62,7 +63,7 @@ class Evaluation:
     def of(cls, values: Mapping[str, Any]) -> Evaluation:
         """Rebuilds an evaluation from its `asdict`, which may have been JSON in between."""
         further = tuple((name, value) for name, value in values.get("further", ()))
-        return cls(**{**values, "further": further})
+        return nested(cls, {**values, "further": further})
 
 
 @dataclass(frozen=True, slots=True)

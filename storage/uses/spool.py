@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from syncswitch.storage.database.defaults import RESTART_SECONDS
-from syncswitch.storage.errors import FatalError, PolicyError, UserError, reason_of
+from syncswitch.storage.errors import FatalError, PolicyError, TooNewError, UserError, reason_of
 from syncswitch.storage.files import check_plain_file, sync, whole_file
+from syncswitch.storage.formats import KEY, USE
 from syncswitch.storage.records.job import first_rule
 from syncswitch.storage.records.policy import PolicyUse
 
@@ -47,7 +48,8 @@ def spool_use(path: Path, use: PolicyUse) -> None:
 
     Raises UserError if the file cannot be written; then it is as it was.
     """
-    text = json.dumps(asdict(use), default=datetime.isoformat, ensure_ascii=False)
+    content = {KEY: USE.version, **asdict(use)}
+    text = json.dumps(content, default=datetime.isoformat, ensure_ascii=False)
     line = text.encode(errors="replace") + b"\n"
     try:
         with _locked(path, os.O_CREAT) as file:
@@ -108,7 +110,8 @@ def take_in(
 ) -> TakenIn:
     """Records the uses of a spool file, and removes from it those that the database has.
 
-    A line whose policy the database lacks stays; one that is not a valid use is set aside in a file
+    A line whose policy the database lacks stays, as does one that a newer version has written in a
+    way that this one cannot read; one that is not a valid use is set aside in a file
     beside this one. A file whose lines have all been taken in is removed, and a missing file is
     fine. Raises UserError if the file cannot be read or written, or holds no use, so that it is
     somebody else's and stays as it is; RetryableError if the database is away: what it does not
@@ -148,11 +151,13 @@ def _take_in(
         if line.strip():
             try:
                 uses[number] = _parsed(line)
+            except TooNewError as error:
+                kept[f"line {number} of {path} stays there: {error}"] = line
             except _NOT_A_USE as error:
                 refuse(number, error)
     if not uses and not refused:
-        return TakenIn()
-    if not uses:
+        return TakenIn(kept=tuple(kept))
+    if not uses and not kept:
         why = next(iter(refused)).partition("(")[2].partition(");")[0]
         raise UserError(
             f"{path} has no run with a policy ({why}) and is left as it is; give a file that a"
@@ -183,7 +188,10 @@ _NOT_A_USE = (FatalError, ValueError, OverflowError, RecursionError)
 
 
 def _parsed(line: bytes) -> PolicyUse:
-    """Raises FatalError or ValueError if this is not a use that a database could hold."""
+    """Raises FatalError or ValueError if this is not a use that a database could hold.
+
+    TooNewError if a later version of this software has to say so.
+    """
     from pydantic import ValidationError
 
     from syncswitch.storage.policies.schema import first_fault
@@ -192,6 +200,8 @@ def _parsed(line: bytes) -> PolicyUse:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise FatalError("it is torn or altered") from error
+    if isinstance(content, dict):
+        USE.check(content.get(KEY), "it")
     try:
         use = _adapter().validate_python(_storable(_with_protocols_apart(content)))
     except ValidationError as error:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.errors import PolicyError, TooNewError, UserError
 from syncswitch.storage.policies.file import checksum_of, read_policy_file
 from syncswitch.storage.policies.registry import import_policies
 from syncswitch.storage.records.flat import flat
@@ -240,6 +240,39 @@ def test_a_switch_that_is_told_goes_before_the_file_and_nobody_guards_the_run(
     assert not (tmp_path / "job.uses.jsonl").exists()
 
 
+GOLDEN_STATE = Path(__file__).with_name("golden_loop_state_1.json")
+
+
+def later_fields(state: Any) -> Any:
+    """As a later version may add them, in each part."""
+    if isinstance(state, list):
+        return [later_fields(one) for one in state]
+    if isinstance(state, dict):
+        return {**{name: later_fields(one) for name, one in state.items()}, "later": 1}
+    return state
+
+
+@pytest.mark.parametrize("change", [dict, later_fields])
+def test_a_loop_goes_on_that_the_first_version_has_saved(
+    path: Path, change: Callable[[Any], Any]
+) -> None:
+    switch = LoopSwitch(path)
+    switch.load_state_dict(change(json.loads(GOLDEN_STATE.read_text())))
+    assert switch.switch_step == 250
+    assert [event.kind for event in switch.events] == ["alarmed"]
+    for step in range(400, W + 1, 100):
+        assert switch.test(step, 0.9) is None
+    use = recorded(path)
+    assert [one["switch_percent"] for one in use["guard"]["failed"]] == [12.5]
+    assert [one["worker_step"] for one in use["evaluations"]] == list(range(100, W + 1, 100))
+
+
+def test_a_state_of_a_newer_version_says_so(path: Path) -> None:
+    state = {**json.loads(GOLDEN_STATE.read_text()), "schema_version": 2}
+    with pytest.raises(TooNewError, match=r"^the state of this loop was written by a newer"):
+        LoopSwitch(path).load_state_dict(state)
+
+
 def altered(path: Path, **changes: Any) -> None:
     """Changes a policy, with the checksum of its new values."""
     content = json.loads(path.read_text())
@@ -256,7 +289,6 @@ def altered(path: Path, **changes: Any) -> None:
         {"switch_percent": "12.5"},
         {"threshold": -1.0},
         {"target_accuracy": 1.5},
-        {"later": 1},
     ],
 )
 def test_a_policy_is_read_as_by_all_others(path: Path, changes: dict[str, Any]) -> None:
@@ -286,6 +318,9 @@ def test_a_plan_that_was_altered_is_one_line(
     plan |= {"band": flat(level_band(0.9, [100])), "retry_percents": [25.0]}
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"trial": plan}))
+    assert LoopSwitch(path).switch_step == 125
+    later = {"schema_version": 1, "later": 1, "trial": {**plan, "later": 1}}
+    path.write_text(json.dumps(later))
     assert LoopSwitch(path).switch_step == 125
     path.write_text(json.dumps({"trial": {**plan, **changes}}))
     with pytest.raises(PolicyError, match=rf"^the plan .*plan\.json was altered: {told}"):

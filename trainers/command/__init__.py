@@ -15,6 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from syncswitch.storage.formats import KEY, LOOP_EVENT
+
 __all__ = [
     "DEFAULT_FOLDER",
     "DEFAULT_METRIC_FILE",
@@ -88,7 +90,8 @@ def report(
 
 def tell_run(plan: Path, **values: Any) -> None:
     """Reports that a loop guards its switch itself, an event of it, or its results."""
-    _append(plan.with_name(LOOP_FILE), json.dumps(values, default=asdict) + "\n" if values else "")
+    line = {KEY: LOOP_EVENT.version, **values}
+    _append(plan.with_name(LOOP_FILE), json.dumps(line, default=asdict) + "\n" if values else "")
 
 
 def _append(path: Path, text: str) -> None:

@@ -24,6 +24,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
 from syncswitch.storage.files import last_lines
+from syncswitch.storage.formats import KEY, LOOP_EVENT, PLAN
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import Protocols
@@ -297,7 +298,7 @@ class _CommandRun:
         self.folder = make_run_folder(job.runs_folder, spec)
         plan = self.folder / "plan.json"
         names = ("identity", "switch_percent", "seed", "band", "retry_percents")
-        told = {"trial": {name: getattr(spec, name) for name in names}}
+        told = {KEY: PLAN.version, "trial": {name: getattr(spec, name) for name in names}}
         with _writing_to(self.folder):
             plan.write_text(json.dumps(told, default=flat))
             (self.folder / "output.log").touch()
@@ -399,6 +400,7 @@ class _CommandRun:
         for number, line in self._loop.new_lines(is_over=is_over):
             try:
                 told = json.loads(line)
+                LOOP_EVENT.check(told.get(KEY), f"line {number} of {self._loop_file}")
                 if "event" in told:
                     event = msgspec.convert(told["event"], RunEvent)
                     self.reports.hear_alarm(event, msgspec.convert(told["back"], int))
@@ -407,7 +409,7 @@ class _CommandRun:
                     self._observer.on_event(event)
                 else:
                     self._loop_record = _record_of(self.spec, self._started_at, told)
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (AttributeError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UserError(
                     f"line {number} of {self._loop_file} was not written by LoopSwitch ({error}),"
                     " or by another version: install the same syncswitch where the command trains"

@@ -18,8 +18,9 @@ from typing import Any, get_type_hints
 import msgspec
 import numpy as np
 
-from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.errors import TooNewError, UserError, one_line
 from syncswitch.storage.files import check_private, put_in_place
+from syncswitch.storage.formats import CHECKPOINT, KEY
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.job.embeddings import dense_variables, thin_layers
 from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
@@ -101,6 +102,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     It is as private as its folder.
     """
     arrays = {name: np.array(getattr(checkpoint, name)) for name in _SCALARS}
+    arrays[KEY] = np.array(CHECKPOINT.version)
     for group in _GROUPS:
         for name, value in getattr(checkpoint, group).items():
             arrays[f"{group}/{name}"] = value
@@ -124,9 +126,14 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a whole checkpoint, or raises UserError; its embeddings are read when wanted."""
+    """Reads a whole checkpoint, or raises UserError; its embeddings are read when wanted.
+
+    Raises TooNewError if a newer version has written it in a way that this one cannot read.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
+            if KEY in file.files:
+                CHECKPOINT.check(int(file[KEY]), f"checkpoint {path}")
             layouts: tuple[EmbeddingLayout, ...] = ()
             if _LAYOUTS in file.files:
                 layouts = msgspec.json.decode(str(file[_LAYOUTS]), type=tuple[EmbeddingLayout, ...])
@@ -139,11 +146,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
         groups: dict[str, Any] = {group: {} for group in _GROUPS}
         for name, value in arrays.items():
             group, _, own_name = name.partition("/")
-            if own_name:
+            if own_name and group in groups:
                 groups[group][own_name] = value
         scalars: dict[str, Any] = {name: kind(arrays[name]) for name, kind in _SCALARS.items()}
         embeddings = StoredEmbeddings(path.open("rb"), layouts) if layouts else None
         return Checkpoint(**scalars, **groups, embeddings=embeddings)
+    except TooNewError:
+        raise
     except Exception as error:  # a damaged archive raises errors of a dozen kinds
         raise UserError(
             f"checkpoint {path} cannot be read ({one_line(error)}); "
@@ -193,13 +202,15 @@ def _own_paths(spec: TrialSpec) -> list[Path]:
 def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
     """Reads a checkpoint of a run of this very trial; None if it is damaged or missing.
 
-    Raises UserError if it is of another run.
+    Raises UserError if it is of another run, TooNewError as `read_checkpoint` does.
     """
     if not path.exists():
         return None
     try:
         checkpoint = read_checkpoint(path)
         writer = json.loads(checkpoint.history)["run"]
+    except TooNewError:  # to begin anew would remove it
+        raise
     except UserError as error:
         _LOG.warning("%s; passing over it", error)
         return None

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from syncswitch.storage.metrics import converged_accuracy
+from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import OWN_RULES, ScheduledJob, protocol_text
 from syncswitch.storage.records.metric import Metric
@@ -387,7 +388,7 @@ class Guarding:
         self._spec = replace(self._spec, retry_percents=tuple(history["retry_percents"]))
         self.failed = ()
         for one in history["failed"]:
-            self.fail(FailedSwitch(**one))
+            self.fail(nested(FailedSwitch, one))
         if (given_up := history["given_up"]) is not None:
             evaluations = tuple(Evaluation.of(one) for one in given_up["evaluations"])
             given_up = GivenUp(given_up["begin"], evaluations)

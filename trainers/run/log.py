@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
@@ -164,7 +165,7 @@ class RunLog:
         will be made again.
         """
         content = json.loads(history)
-        events = [RunEvent(**event) for event in content["events"]]
+        events = [nested(RunEvent, event) for event in content["events"]]
         self._events[: len(events)] = events
         self._evaluations = [Evaluation.of(evaluation) for evaluation in content["evaluations"]]
         self.guarding.remember(content["guard"])
@@ -177,7 +178,7 @@ class RunLog:
             self.position,
             inherited_seconds=content["inherited_seconds"],
             switch_overhead_seconds=content["switch_overhead_seconds"],
-            phases=tuple(PhaseRecord(**phase) for phase in content["phases"]),
+            phases=tuple(nested(PhaseRecord, phase) for phase in content["phases"]),
         )
 
     def mark(

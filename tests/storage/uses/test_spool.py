@@ -81,6 +81,70 @@ def test_runs_that_waited_when_the_protocols_were_part_of_the_job_come_in(
     assert (stored.job.second_protocol, stored.job.momentum_after_switch) == ("asp", "same")
 
 
+GOLDEN = Path(__file__).with_name("golden_uses_1.jsonl")
+
+
+def changed_lines(change: Callable[[dict[str, Any]], Any]) -> str:
+    """The lines of the first version, each changed."""
+    lines = []
+    for line in GOLDEN.read_text().splitlines():
+        use = json.loads(line)
+        change(use)
+        lines.append(json.dumps(use) + "\n")
+    return "".join(lines)
+
+
+def add_fields(value: Any, name: str = "") -> None:
+    """As a later version may, in each part of a use."""
+    if isinstance(value, list):
+        for one in value:
+            add_fields(one)
+    elif isinstance(value, dict) and name not in ("software", "checkpoints"):  # versions, paths
+        for part, one in value.items():
+            add_fields(one, part)
+        value["later"] = {"one": [1, None]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda use: None, lambda use: use.pop("schema_version"), add_fields],
+    ids=["as it was", "without a version", "with fields of later versions"],
+)
+def test_what_the_first_version_has_written_comes_in(
+    database: Database,
+    used_policy: TimingPolicy,
+    spool_path: Path,
+    change: Callable[[dict[str, Any]], Any],
+) -> None:
+    spool_path.write_text(changed_lines(change))
+    assert take_in(database, spool_path) == TakenIn(recorded=2)
+    trials = frames.trials(database)
+    assert list(trials["use_id"]) == ["use-0", "use-1"]
+    assert list(trials["guard"]) == ["off", "alarmed"]
+    (_, use) = stored_uses(database, IDENTITY.fingerprint)
+    alarm = "below the band"
+    assert list(use.failed) == [FailedSwitch(12.5, alarm, 700, 2.5, 1.25, 0.8)]
+    assert list(frames.evaluations(database)["accuracy"])[-2:] == [0.8, 0.9]
+    assert used_policy.job.fingerprint == IDENTITY.fingerprint
+
+
+def test_what_a_newer_version_has_written_stays_and_nothing_is_lost(
+    database: Database, used_policy: TimingPolicy, spool_path: Path
+) -> None:
+    newer = changed_lines(lambda use: use.update(schema_version=2))
+    spool_path.write_text(newer)
+    taken = take_in(database, spool_path)
+    assert taken.kept == tuple(
+        f"line {number} of {spool_path} stays there: it was written by a newer syncswitch: its"
+        " schema version is 2; allowed: 1; update syncswitch"
+        for number in (1, 2)
+    )
+    assert (taken.recorded, spool_path.read_text()) == (0, newer)
+    spool_use(spool_path, use_of(used_policy, 3))
+    taken = take_in(database, spool_path)
+    assert (taken.recorded, len(taken.kept), spool_path.read_text()) == (1, 2, newer)
+
+
 def refused(spool_path: Path) -> list[bytes]:
     """Lines that were set aside."""
     return spool_path.with_name("digits.refused.jsonl").read_bytes().splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.errors import PolicyError, RetryableError, UserError
 from syncswitch.storage.records.guard import (
     Band,
     BandPoint,
@@ -22,6 +23,7 @@ from syncswitch.storage.records.guard import (
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
+from syncswitch.trainers.loop_switch import LoopSwitch
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.command.programs import GOOD, command, job_of, says, trial
 from tests.trainers.jobs import RecordingObserver
@@ -371,6 +373,48 @@ def test_whoever_watches_it_may_still_stop_it(
     stopping = RecordingObserver(lambda _: Verdict.STOP)
     record = CommandTrainer(job).train(trial(job, 40.0, band=BAND), stopping)
     assert (record.stopped_early, len(list(job.runs_folder.iterdir()))) == (True, 1)
+
+
+GOLDEN_PLAN, GOLDEN_LOOP = (
+    Path(__file__).with_name(f"golden_{name}") for name in ("plan_1.json", "loop_1.jsonl")
+)
+
+
+def later_fields(text: str) -> str:
+    """As a later version may add them."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    for line in lines:
+        parts = [line, line.get("event", {}), line.get("failed", {}), line.get("guard", {})]
+        for part in [*parts, *line.get("phases", ()), *line.get("evaluations", ())]:
+            part["later"] = [1]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+@pytest.mark.parametrize("change", [str, later_fields])
+def test_a_loop_of_the_first_version_is_understood(
+    tmp_path: Path, change: Callable[[str], str]
+) -> None:
+    told = change(GOLDEN_LOOP.read_text())
+    record, _ = trained(says(tmp_path, GOOD, f"open(folder + '/loop.jsonl', 'w').write({told!r})"))
+    assert [one.switch_percent for one in record.guard.failed] == [40.0, 60.0]
+    assert (record.guard.held_percent, record.training_seconds) == (100, 130.0)
+    assert [one.accuracy for one in record.evaluations] == [n / 10 for n in range(1, 11)]
+
+
+def test_a_plan_of_the_first_version_is_understood(tmp_path: Path) -> None:
+    switch = LoopSwitch(shutil.copy(GOLDEN_PLAN, tmp_path / "plan.json"))
+    assert (switch.switch_step, switch.total_steps) == (40, 100)
+
+
+def test_a_plan_and_a_loop_of_a_newer_version_say_so(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({**json.loads(GOLDEN_PLAN.read_text()), "schema_version": 2}))
+    newer = "was written by a newer syncswitch: its schema version is 2; allowed: 1; update"
+    with pytest.raises(PolicyError, match=rf"^the plan {plan} {newer}"):
+        LoopSwitch(plan)
+    told = "open(folder + '/loop.jsonl', 'w').write('{\"schema_version\": 2}')"
+    with pytest.raises(UserError, match=rf"^line 1 of .*loop\.jsonl {newer}"):
+        trained(says(tmp_path, GOOD, told))
 
 
 @pytest.mark.parametrize("line", ["oops", "[]", '{"guard": null}', '{"event": {"kind": "x"}}'])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import zipfile
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import TooNewError, UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
@@ -24,6 +25,7 @@ from syncswitch.trainers.model.saved import check_model_path, export_model
 from syncswitch.trainers.model.state import (
     Checkpoint,
     CheckpointManager,
+    own_checkpoint,
     read_checkpoint,
     restored_model,
     write_checkpoint,
@@ -72,6 +74,58 @@ def test_what_is_written_is_read_and_a_failed_write_leaves_the_old_file_alone(
         write_checkpoint(path, replace(CHECKPOINT, worker_step=999))
     np.testing.assert_equal(asdict(read_checkpoint(path)), asdict(CHECKPOINT))
     assert [path.name for path in path.parent.iterdir()] == ["c.npz"]
+
+
+GOLDEN = Path(__file__).with_name("golden_checkpoint_1.npz")
+
+
+def assert_golden(path: Path) -> None:
+    checkpoint = read_checkpoint(path)
+    np.testing.assert_equal(asdict(replace(checkpoint, history="")), asdict(CHECKPOINT))
+    log = RunLog(spec_of(DENSE, 2, 50.0), Observer(), lambda accuracy: False)
+    log.go_back(*checkpoint.position, checkpoint.history)
+    history = json.loads(log.history())
+    assert [one["accuracy"] for one in history["evaluations"]] == [0.8, 0.85]
+    assert [one["protocol"] for one in history["phases"]] == ["bsp", "asp"]
+    assert [one["switch_percent"] for one in history["guard"]["failed"]] == [25.0]
+    assert [one["kind"] for one in history["events"]] == ["alarmed"]
+
+
+def test_what_the_first_version_has_written_is_read() -> None:
+    assert_golden(GOLDEN)
+
+
+def rewritten(path: Path, **changed: Any) -> Path:
+    with np.load(GOLDEN) as file:
+        np.savez(path, **{**dict(file), **changed})
+    return path
+
+
+def test_what_a_later_version_has_added_is_passed_over(tmp_path: Path) -> None:
+    with np.load(GOLDEN) as file:
+        history = json.loads(str(file["history"]))
+    for part in (history, history["guard"], *history["guard"]["failed"], *history["events"]):
+        part["later"] = 1
+    for part in (*history["evaluations"], *history["phases"]):
+        part["later"] = [1]
+    assert_golden(
+        rewritten(
+            tmp_path / "c.npz",
+            history=np.array(json.dumps(history)),
+            later=np.ones(3),
+            **{"later/000-kernel": np.ones(3)},
+        )
+    )
+
+
+def test_a_checkpoint_of_a_newer_version_is_not_passed_over(tmp_path: Path) -> None:
+    """To begin anew would remove it."""
+    path = rewritten(tmp_path / "c.npz", schema_version=np.array(2))
+    newer = rf"^checkpoint {path} was written by a newer syncswitch: .* update syncswitch$"
+    with pytest.raises(TooNewError, match=newer):
+        read_checkpoint(path)
+    with pytest.raises(TooNewError, match=newer):
+        own_checkpoint(spec_of(DENSE, 2, 50.0), path)
 
 
 @pytest.mark.parametrize(("folder_mode", "mode"), [(0o700, 0o600), (0o755, 0o644)])
