@@ -13,7 +13,6 @@ from syncswitch.searcher.report.figures import (
     accuracy_over_time,
     later_uses,
     search_path,
-    training_time,
 )
 
-__all__ = ["accuracy_by_switch", "accuracy_over_time", "later_uses", "search_path", "training_time"]
+__all__ = ["accuracy_by_switch", "accuracy_over_time", "later_uses", "search_path"]

@@ -39,7 +39,7 @@ PUBLIC = {
         uses
     """,
     "syncswitch.figures": """
-        accuracy_by_switch accuracy_over_time later_uses search_path training_time
+        accuracy_by_switch accuracy_over_time later_uses search_path
     """,
     "syncswitch.plugins": """
         NOBODY NO_GPU SECRET Address AfterAverage ClusterChoice Decided Exchange Job JobRequest
