@@ -1,15 +1,16 @@
 """The benefit for users: real searches, then real guarded runs with each policy.
 
     python -m benchmarks.live_trust [--workload digits] [--workers 8]
-        [--cluster paper|threads|processes] [--searches 20] [--expected-runs 20] [--begin-at 1.5625]
-        [--first] [--json FILE]
+        [--cluster paper|equal|straggler|slow-link|threads|processes] [--searches 20]
+        [--expected-runs 20] [--begin-at 1.5625] [--first] [--json FILE]
 
 Every search has seeds of its own. Its policy is then trained with as often as `--expected-runs`
 says, as `syncswitch-run` would without learning: guarded, a switch that fails tried again later.
 All policies are used with the same further seeds, that no search has seen, and so is BSP alone. A
 model is kept if it loses at most beta against the mean of BSP on these seeds. `--begin-at` looks at
 runs that begin at a switch point too early, whatever the policy says, and find their own.
-`--cluster` is a virtual clock with the profile of the paper's cluster, or workers on this machine.
+`--cluster` is a virtual clock with a profile, of the paper's cluster or others, or workers on this
+machine.
 
 `--first` makes no search: each training is the first one of a database of its own, as of someone
 who has just installed it.
@@ -30,7 +31,7 @@ from rich.console import Console
 
 from benchmarks.console import at_most, parser
 from benchmarks.problems import BASELINE_PERCENT, BETA
-from benchmarks.trainings import PROFILE, identity_of, open_trainer
+from benchmarks.trainings import CLUSTERS, identity_of, open_trainer
 from syncswitch.searcher.learning import band_alone
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.search_costs import study_costs
@@ -51,12 +52,14 @@ class Training:
         seconds: Its training time, failed tries included.
         held_percent: The switch point that held; 100 where it is BSP from end to end.
         failed: The switch points that did not hold.
+        second_protocol: The protocol after them.
     """
 
     accuracy: float | None
     seconds: float
     held_percent: float
     failed: tuple[float, ...] = ()
+    second_protocol: str = ""
 
 
 def _training(record: TrialRecord) -> Training:
@@ -66,6 +69,7 @@ def _training(record: TrialRecord) -> Training:
         record.training_seconds,
         BASELINE_PERCENT if guard.held_percent is None else guard.held_percent,
         tuple(one.switch_percent for one in guard.failed),
+        record.spec.identity.second_protocol,
     )
 
 
@@ -75,7 +79,7 @@ class Job:
 
     Attributes:
         reference: The workload, as on the command line.
-        cluster: `paper` (simulated), `threads` or `processes`.
+        cluster: One of `CLUSTERS`, which are simulated, or `threads` or `processes`.
         workers: n.
         expected_runs: Trainings at each switch point; their seeds are `_FIRST_SEED` and on.
         folder: For databases and checkpoints.
@@ -139,8 +143,10 @@ class Job:
 
     @property
     def _trainer(self) -> dict[str, Any]:
-        if self.cluster == "paper":
-            return {"trainer": "simulated", "trainer_options": {"profile": PROFILE}}
+        if self.cluster in CLUSTERS:
+            profile = self.folder / f"{self.cluster}.json"
+            profile.write_text(CLUSTERS[self.cluster]().model_dump_json())
+            return {"trainer": "simulated", "trainer_options": {"profile": str(profile)}}
         launcher = "in-process" if self.cluster == "threads" else "processes"
         return {"trainer": "local", "trainer_options": {"launcher": launcher}}
 
@@ -157,13 +163,15 @@ class Job:
             statistics.fmean(one.seconds for one in all_) for all_ in (self.baseline, trainings)
         ]
         held = Counter(one.held_percent for one in trainings)
+        second = Counter(one.second_protocol for one in trainings)
         switches = statistics.fmean(
             len(one.failed) + (one.held_percent < BASELINE_PERCENT) for one in trainings
         )
         return (
             f"{seconds[0] / seconds[1]:.2f} times as fast as BSP alone,"
             f" {self.kept_percent(trainings):.1f} % keep the accuracy, {switches:.1f} switches each"
-            f" (held at {', '.join(f'{p:g} %: {n}' for p, n in sorted(held.items()))})"
+            f" (held at {', '.join(f'{p:g} %: {n}' for p, n in sorted(held.items()))};"
+            f" {', '.join(f'{name}: {n}' for name, n in sorted(second.items()))})"
         )
 
     def kept_percent(self, trainings: Sequence[Training]) -> float:
