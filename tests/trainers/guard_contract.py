@@ -34,6 +34,7 @@ EARLY = Band(
 TARGET = Band(2.0, 0.01)
 # Nobody has measured the job.
 UNMEASURED = Band(None, 0.01)
+LOCAL = "local-sgd:4:semi-sync"
 
 
 def tested(record: TrialRecord) -> list[tuple[int, float]]:
@@ -287,3 +288,33 @@ class GuardContract:
         assert record.guard is None
         assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
         assert "the run continues without a guard" in caplog.text
+
+    def test_it_goes_on_with_the_fastest_second_phase_also_once_it_is_resumed(
+        self, make_trainer: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        total = 1000
+        job = replace(GUARDED, total_worker_steps=total, evaluation_interval_worker_steps=200)
+        spec = self.spec_of(job, self.workers, 6.25, band=UNMEASURED)
+        local = self.spec_of(job, self.workers, 6.25, protocols=("bsp", LOCAL)).identity.protocols
+        spec = replace(spec, candidates=(spec.identity.protocols, local))
+        trainer = make_trainer(job, self.workers)
+        percents = {"checkpoint_percents": (50.0,)}
+        record, _ = train_to_end(trainer, replace(spec, **percents), tmp_path)
+        identity, phases = record.spec.identity, record.phases
+        assert [(one.protocol, one.end_worker_step) for one in phases[:2]] == [
+            ("bsp", 64),
+            ("asp", 104),
+        ]
+        assert (phases[2].protocol, record.worker_steps) == (LOCAL, total)
+        assert [one.kind for one in record.events][:3] == ["tried", "tried", "chosen"]
+        # Whatever it is on this machine; on a virtual clock it is the same each time.
+        chosen = phases[-1].protocol
+        assert identity.protocols == (local if chosen == LOCAL else spec.identity.protocols)
+        assert record.guard == GuardOutcome(100.0 if chosen == "bsp" else 6.25)
+        record.checkpoints[100.0].unlink()
+        again, _ = train_to_end(trainer, replace(spec, resume=True, **percents), tmp_path)
+        assert [(p.protocol, p.end_worker_step) for p in again.phases] == [
+            (p.protocol, p.end_worker_step) for p in phases
+        ]
+        assert (again.spec.identity, again.guard) == (identity, record.guard)
+        assert [one.kind for one in again.events].count("chosen") == 1

@@ -358,3 +358,28 @@ def test_a_run_waits_whose_database_fails_at_its_end(
         aside.rename(place)
     assert "job.uses.jsonl: 1" in said_by(run, "--learn", "--seed", "2")
     assert sorted(use["seed"] for use in used(sqlite_url)) == [1, 2, *[7] * known]
+
+
+def test_the_first_training_looks_for_the_fastest_second_phase_and_later_ones_use_it(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of eight links is slow: who sends a model for each gradient waits for it."""
+    monkeypatch.chdir(tmp_path)
+    reference = write_tiny_job(tmp_path)
+    text = (tmp_path / "tiny.py").read_text()
+    longer = text.replace("total_worker_steps=48", "total_worker_steps=2800")
+    (tmp_path / "tiny.py").write_text(longer.replace("worker_steps=8,", "worker_steps=200,"))
+    cluster = ("--trainer", "simulated", "--profile", "bottleneck", "--workers", "8")
+    run = Invoke(reference, *cluster, "--storage", sqlite_url, program=main)
+    first = said_by(run)
+    assert (
+        "this run, with seed 0, tries ASP and QSR:8:0.4:semi-sync at 6.25 % and goes on with"
+        " whichever of them and BSP is fastest here; a switch there should be fastest for the 3"
+    ) in first
+    chosen = "QSR:8:0.4:semi-sync does the rest, the fastest here: a worker-step takes 0."
+    assert f"chosen at worker-step 448: {chosen}" in first
+    assert "on this one: a model within 0.01" in first  # nothing is expected of the time
+    why = said_by(Invoke("policy", "show", "tiny", "--why", "--storage", sqlite_url))
+    assert f"A run compared the protocols at its switch: {chosen}" in why
+    again = run.answer()
+    assert [phase["protocol"] for phase in again["phases"]] == ["bsp", "qsr:8:0.4:semi-sync"]

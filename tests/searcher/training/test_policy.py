@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,22 @@ import pytest
 
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose, size_and_pair
+from syncswitch.searcher.learning import NextRun
+from syncswitch.searcher.training.policy import (
+    RunPlan,
+    RunRequest,
+    When,
+    _candidates,
+    choose,
+    size_and_pair,
+)
 from syncswitch.searcher.training.train import trial_of
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, ScheduledJob
+from syncswitch.trainers.job.loading import load_workload
 from tests.records import changed
 from tests.searcher.policies import policy_of, published
 from tests.storage.conftest import IDENTITY, POLICY
@@ -168,3 +177,40 @@ def test_a_run_keeps_to_its_policy(
     assert (run.run.learns, run.run.switch_percent) == (False, policy.switch_percent)
     has_band, spec = is_guarded and policy.band is not None, trial_of(run, print)
     assert (bool(spec.retry_percents), spec.band is not None) == (has_band, has_band)
+
+
+def test_a_first_run_chooses_its_second_phase_where_nobody_has_said_it(sqlite_url: str) -> None:
+    workload, planned = load_workload("digits"), NextRun(None, 6.25, learns=True)
+    policy = policy_of(IDENTITY)
+
+    def candidates(
+        planned: NextRun = planned, pair: tuple[str, str] | None = None, **fields: Any
+    ) -> list[str]:
+        request = request_for(sqlite_url, 4, pair)
+        job = replace(workload, **fields)
+        identity = LocalTrainer().identity(job, 4, pair or ("bsp", "asp"))
+        found = _candidates(request, job, identity, planned)
+        return [one.second_protocol for one in found]
+
+    assert candidates() == ["asp", "qsr:8:0.22:semi-sync"]
+    for said in (
+        candidates(pair=("bsp", "asp")),
+        candidates(replace(planned, policy=policy)),
+        candidates(replace(planned, begins_from=policy)),
+        candidates(replace(planned, switch_percent=100.0)),
+        candidates(momentum_after_switch="same"),
+        candidates(total_worker_steps=200, learning_rate_boundaries=()),
+    ):
+        assert said == []
+    for alone in (
+        candidates(optimizer=keras_adam),
+        candidates(batch_after_switch="global"),
+        candidates(total_worker_steps=800, learning_rate_boundaries=()),
+    ):
+        assert alone == ["asp"]
+
+
+def keras_adam() -> Any:
+    import keras
+
+    return keras.optimizers.Adam()
