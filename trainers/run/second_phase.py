@@ -22,7 +22,7 @@ _LEAST_SECONDS = 0.3
 _MOST_OF_JOB = 0.02
 """The share of the worker-steps that a trial may have for that."""
 
-_MOST_IN_ALL = 0.1
+_MOST_IN_ALL = 0.15
 """The share of the worker-steps that all trials may have; what needs more is left out."""
 
 _PUSH_STEPS = 8
