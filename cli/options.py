@@ -18,7 +18,10 @@ from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIAB
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.stragglers.online import ONLINE
 
-PROTOCOLS_HELP = f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
+PROTOCOLS_HELP = (
+    f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
+    " Experimental: semi-sync."
+)
 
 # More than any cluster has.
 _MOST_WORKERS = 100_000
@@ -125,7 +128,7 @@ def mlflow_option(*, required: bool = False) -> Decorator:
         metavar="URI",
         required=required,
         help="Copy runs with their curves, and policies, to this tracking URI of MLflow in the end,"
-        " such as http://localhost:5000. Needs the extra mlflow.",
+        " such as http://localhost:5000. Needs the extra mlflow. Experimental.",
     )
 
 
@@ -144,7 +147,8 @@ conditions_options = combined(
         default=_USUAL.online,
         show_default=True,
         help="What to do about stragglers before the switch: greedy = use the second protocol as"
-        " long as there are some; elastic = continue without them until the switch.",
+        " long as there are some; elastic = continue without them until the switch. Both are"
+        " experimental.",
     ),
     click.option(
         "--switch",

@@ -21,7 +21,9 @@ __all__ = [
     "Database",
     "DatabaseAwayError",
     "DatabaseError",
+    "DeprecatedWarning",
     "Evaluation",
+    "ExperimentalWarning",
     "FatalError",
     "FitRecord",
     "Forecast",
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
         UserError,
         WorkloadError,
     )
+    from syncswitch.storage.marks import DeprecatedWarning, ExperimentalWarning
     from syncswitch.storage.policies.file import read_policy_file, write_policy
     from syncswitch.storage.policies.registry import PolicyRegistry
     from syncswitch.storage.records.policy import TimingPolicy
@@ -140,6 +143,7 @@ else:
             "storage.database.engine": "Database open_database",
             "storage.errors": "DatabaseAwayError DatabaseError FatalError PolicyError"
             " RecordingError RetryableError SyncSwitchError UserError WorkloadError",
+            "storage.marks": "DeprecatedWarning ExperimentalWarning",
             "storage.policies.file": "read_policy_file write_policy",
             "storage.policies.registry": "PolicyRegistry",
             "storage.records.policy": "TimingPolicy",

@@ -6,6 +6,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,7 +14,9 @@ from pydantic import ConfigDict, ValidationError, validate_call
 from typing_extensions import override
 
 from syncswitch.searcher.backends.registry import TRAINERS
+from syncswitch.searcher.experimental import used_features
 from syncswitch.storage.errors import Run, Set, SyncSwitchError, UserError, Words
+from syncswitch.storage.marks import warn_of_experimental
 
 _LOG = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -21,15 +24,23 @@ _T = TypeVar("_T")
 
 
 def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Checks the arguments of each call against the annotations; wrong ones raise a UserError."""
-    parameters = inspect.signature(function).parameters
-    names = list(parameters)
+    """Checks the arguments of each call against the annotations; wrong ones raise a UserError.
+
+    Experimental ones are warned of, if the call makes runs.
+    """
+    signature = inspect.signature(function)
+    names = list(signature.parameters)
     checked = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
 
     @functools.wraps(function)
     def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
         if "tell" in names and "tell" not in options:
             options["tell"] = lambda said: _LOG.warning(WORDS.say(said))
+        if "trainer" in names:
+            with suppress(TypeError):  # the check says what is wrong
+                for used, value in used_features(signature.bind(*arguments, **options).arguments):
+                    what = f"{used.parameter}={value!r}"
+                    warn_of_experimental(what, used.since, stack_level=2)
         try:
             return checked(*arguments, **options)
         except ValidationError as error:

@@ -299,7 +299,7 @@ class ProcessesChoice(ClusterChoice):
     )
     gpus_per_worker: float = option(
         "GPUs that compute a worker's steps: 0, 1, or a share such as 0.5 for two workers on one"
-        " GPU.",
+        " GPU. Experimental: other than 0.",
         float,
         metavar="0|1|SHARE",
         default=0.0,

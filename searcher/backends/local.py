@@ -52,8 +52,9 @@ class LocalTrainer(ProcessesChoice):
     summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
 
     launcher: str | None = option(
-        "in-process = workers are threads; processes = workers are processes; tf-config ="
-        " the cluster in TF_CONFIG, for each part of which this command is started."
+        "in-process = workers are threads; processes = workers are processes; tf-config"
+        " (experimental) = the cluster in TF_CONFIG, for each part of which this command is"
+        " started."
         f"  [default: tf-config if TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
         choices=(*LAUNCHERS, JOINING_LAUNCHER),
     )

@@ -22,7 +22,7 @@ class RayCluster(ProcessesChoice):
     """A Ray cluster; see `RayLauncher` for the options."""
 
     name = "ray"
-    summary = "processes on the nodes of a Ray cluster"
+    summary = "processes on the nodes of a Ray cluster (experimental)"
 
     ray_address: str = option(
         "Head of the Ray cluster; auto = the one on this machine, or RAY_ADDRESS.",

@@ -23,13 +23,14 @@ ROOT = Path(__file__).parents[2]
 PUBLIC = {
     "syncswitch": """
         AdaptiveStrategy AveragePeriod BinarySearchSampler Data Database DatabaseAwayError
-        DatabaseError Evaluation FatalError FitRecord Forecast LightningCallback LocalSgd
-        LoopSwitch NumpyFiles Observer PaperStrategy PipelinePieces PolicyCallback PolicyError
-        PolicyRegistry RecordingError ReportData Reporter RetryableError SecondWay Source
-        StoredTrial StreamedData Sweep SyncSwitchError TFRecordFiles TimingPolicy Training
-        TransformersCallback TrialRecord TrialStore UserError Verdict Workload WorkloadError
-        __version__ figures fit forecast frames from_compiled load_report load_workload lookup
-        open_database plugins read_policy_file report script search sweep train write_policy
+        DatabaseError DeprecatedWarning Evaluation ExperimentalWarning FatalError FitRecord
+        Forecast LightningCallback LocalSgd LoopSwitch NumpyFiles Observer PaperStrategy
+        PipelinePieces PolicyCallback PolicyError PolicyRegistry RecordingError ReportData
+        Reporter RetryableError SecondWay Source StoredTrial StreamedData Sweep SyncSwitchError
+        TFRecordFiles TimingPolicy Training TransformersCallback TrialRecord TrialStore
+        UserError Verdict Workload WorkloadError __version__ figures fit forecast frames
+        from_compiled load_report load_workload lookup open_database plugins read_policy_file
+        report script search sweep train write_policy
     """,
     "syncswitch.script": """
         output_dir report seed switch_step
