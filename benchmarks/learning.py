@@ -31,7 +31,7 @@ from benchmarks.problems import BASELINE_PERCENT, BETA, GeneratedProblem, genera
 from benchmarks.recorded_jobs import JOBS, GuardedJob, TrustProblem, Use, guarded_jobs, parsed
 from benchmarks.trust import calibration
 from reproduction.simulator import Ledger, PlayedRun
-from syncswitch.searcher.learning import lessons_of
+from syncswitch.searcher.learning.lessons import lessons_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.baseline import measured_threshold

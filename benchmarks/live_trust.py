@@ -32,7 +32,7 @@ from rich.console import Console
 from benchmarks.console import at_most, parser
 from benchmarks.problems import BASELINE_PERCENT, BETA
 from benchmarks.trainings import CLUSTERS, identity_of, open_trainer
-from syncswitch.searcher.learning import band_alone
+from syncswitch.searcher.learning.reading import band_alone
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.records.guard import GuardOutcome

@@ -31,6 +31,6 @@ def as_known_now(database: Database, entry: PolicyEntry, uses: UseSummary) -> Po
     if not (uses.alarms or uses.collapsed or is_no_target or uses.kept not in (None, uses.uses)):
         return entry
     # NumPy takes a while to import.
-    from syncswitch.searcher.learning import as_known_now
+    from syncswitch.searcher.learning.reading import as_known_now
 
     return replace(entry, policy=as_known_now(database, entry.policy))

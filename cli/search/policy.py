@@ -374,7 +374,7 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
     They do if another switch point that was tried is expected to take less time, including the
     cost of failed switches. The new version becomes the current one; other aliases stay.
     """
-    from syncswitch.searcher.learning import revise as revised
+    from syncswitch.searcher.learning.publishing import revise as revised
 
     with open_database(storage_url, create=False) as database:
         policy = chosen_policy(database, selection, print_note).policy
@@ -463,7 +463,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         known = as_known_now(database, entry, uses)
         if is_why:
             # NumPy takes a while to import.
-            from syncswitch.searcher.learning import policy_explained
+            from syncswitch.searcher.learning.reading import policy_explained
 
             why = policy_explained(database, entry)
     if as_json:

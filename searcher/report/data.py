@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 
-from syncswitch.searcher.learning import policy_explained, search_explained
+from syncswitch.searcher.learning.reading import policy_explained, search_explained
 from syncswitch.searcher.search.explanation import Explanation
 from syncswitch.searcher.search.observations import read_observations, total_cost
 from syncswitch.searcher.selection import Selection, none_found, only_job

@@ -12,7 +12,7 @@ from typing import Any
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
-from syncswitch.searcher.learning import NextRun
+from syncswitch.searcher.learning.next_run import NextRun
 from syncswitch.searcher.selection import filed_policy, is_policy_file
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose

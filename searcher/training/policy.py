@@ -8,7 +8,7 @@ from typing import Any
 
 from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.backends.command import UsersCommand
-from syncswitch.searcher.learning import NextRun, next_run
+from syncswitch.searcher.learning.next_run import NextRun, next_run
 from syncswitch.searcher.search.plan import check_threshold
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.strategies.base import Decided

@@ -15,7 +15,7 @@ from pydantic import Field, SkipValidation
 from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import TRAINING, trainer_named
-from syncswitch.searcher.learning import first_policy
+from syncswitch.searcher.learning.publishing import first_policy
 from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from syncswitch.searcher import learning
+from syncswitch.searcher.learning.publishing import after_use
+from syncswitch.searcher.learning.reading import band, band_alone
 from syncswitch.searcher.selection import is_policy_file
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
@@ -68,8 +69,8 @@ class RunRecorder:
 
     def band(self, policy: TimingPolicy) -> Band | None:
         """The band that a run is compared with: the policy's, with what later runs have shown."""
-        otherwise = learning.band_alone(policy)
-        return self.asked(lambda database: learning.band(database, policy), otherwise)
+        otherwise = band_alone(policy)
+        return self.asked(lambda database: band(database, policy), otherwise)
 
     def target(self, policy: TimingPolicy | None, band: Band | None) -> Target | None:
         """What runs with a policy are held to, by all runs so far; else what one was held to."""
@@ -218,10 +219,9 @@ class RunRecorder:
         expected_runs: int | None = None,
         goes_back: bool | None = None,
     ) -> None:
-        """Tells people what the use that was just recorded teaches; see `learning.after_use`."""
+        """Tells people what the use that was just recorded teaches; see `after_use`."""
         if policy is not None:
             for line in self.asked(
-                lambda database: learning.after_use(database, policy, expected_runs, goes_back),
-                list[Said](),
+                lambda database: after_use(database, policy, expected_runs, goes_back), list[Said]()
             ):
                 self.tell(line)

@@ -14,18 +14,14 @@ from sqlalchemy import Engine, event
 
 from syncswitch.cli.search.main import main
 from syncswitch.cli.words import OPTION_WORDS
-from syncswitch.searcher.learning import (
-    NextRun,
-    Revision,
-    UsedJob,
-    after_use,
+from syncswitch.searcher.learning.job import Revision, UsedJob
+from syncswitch.searcher.learning.lessons import lessons_of
+from syncswitch.searcher.learning.next_run import NextRun, next_run
+from syncswitch.searcher.learning.publishing import after_use, first_policy, revise
+from syncswitch.searcher.learning.reading import (
     as_known_now,
     band,
-    first_policy,
-    lessons_of,
-    next_run,
     policy_explained,
-    revise,
     simulated_policy,
     used_job,
 )
@@ -740,11 +736,13 @@ def test_many_trainings_buy_a_run_of_the_first_protocol_alone_and_then_all_are_j
         assert [one.result.kept for one in use_facts(database)] == [True, True]
 
 
+@pytest.mark.parametrize("failed", [sent_back(6.25).failed, ()], ids=["alarmed", "slower"])
 def test_a_first_run_that_ends_in_the_first_protocol_alone_has_measured_the_target(
-    url: str,
+    url: str, failed: tuple[FailedSwitch, ...]
 ) -> None:
+    """Also where it stayed there, as nothing else was faster."""
     planned = planned_run(url, 1, OWN)
-    made = replace(trained(planned), guard=GuardOutcome(100.0, sent_back(6.25).failed))
+    made = replace(trained(planned), guard=GuardOutcome(100.0, failed))
     made = replace(made, spec=replace(made.spec, identity=OWN))
     first = first_of(url, made)
     assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)

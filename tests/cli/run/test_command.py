@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from syncswitch.cli.run.main import main
-from syncswitch.searcher.learning import used_job
+from syncswitch.searcher.learning.reading import used_job
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.registry import PolicyRegistry

@@ -11,7 +11,7 @@ import pytest
 
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.learning import NextRun
+from syncswitch.searcher.learning.next_run import NextRun
 from syncswitch.searcher.training.policy import (
     RunPlan,
     RunRequest,
