@@ -108,6 +108,12 @@ class UsedJob:
         return self.policy.protocols.momentum_after_switch
 
     @property
+    def has_no_second_phase(self) -> bool:
+        """Whether all of its runs were made with the first protocol alone, or there are none."""
+        percents = [run.switch_percent for run in (*self.policy.evidence, *self.uses)]
+        return all(percent >= BASELINE_PERCENT for percent in percents)
+
+    @property
     def kept(self) -> list[bool]:
         """Whether the switch kept the accuracy, for each use of this version with its switch."""
         return switches_kept(self.policy, self.uses, self.target)

@@ -39,6 +39,7 @@ class NextRun:
         known_from: The policy with another second protocol from which it is known what the first
             one alone reaches; None where the policy itself says it, or nobody knows.
         candidates: As in `TrialSpec`.
+        is_first_switch: Whether no earlier run of the job is known to have had a second phase.
     """
 
     policy: TimingPolicy | None
@@ -54,6 +55,7 @@ class NextRun:
     may_begin: bool = True
     known_from: TimingPolicy | None = None
     candidates: tuple[Protocols, ...] = ()
+    is_first_switch: bool = False
 
 
 def next_run(
@@ -97,4 +99,5 @@ def next_run(
         threshold_runs=job.policy.threshold_runs,
         goes_back=job.goes_back,
         known_from=known,
+        is_first_switch=known is None and job.has_no_second_phase,
     )

@@ -192,8 +192,6 @@ def _chosen_by_learning(request: RunRequest) -> RunPlan:
     workload, identity = _own_job(request)
     with open_database(request.recorder.url, create=True) as database:
         planned = request.next_run(database, identity)
-    candidates = _candidates(request, workload, identity, planned)
-    planned = replace(planned, candidates=candidates)
     return _learning(request, workload, identity, planned, normal_reference(request.reference))
 
 
@@ -365,6 +363,8 @@ def _learning(
 
     `reference` makes a job known to a database that does not know it yet.
     """
+    candidates = _candidates(request, workload, identity, planned)
+    planned = replace(planned, candidates=candidates)
     goes_on, seed = request.interrupted(workload, None), request.seed
     if goes_on:
         planned = replace(planned, switch_percent=goes_on[1])
@@ -387,7 +387,7 @@ def _candidates(
     an earlier run or a policy says what it is, or the run does not switch.
     """
     trainer, rule = request.trainer, identity.momentum_after_switch
-    is_said = request.pair is not None or planned.policy is not None or planned.begins_from
+    is_said = request.pair is not None or not planned.is_first_switch
     is_open = isinstance(trainer, ClusterChoice) and identity.workers > 1 and rule in OWN_RULES
     if is_said or not is_open or planned.switch_percent >= BASELINE_PERCENT:
         return ()
@@ -420,6 +420,9 @@ def _run_text(identity: ScheduledJob, seed: int, planned: NextRun) -> Said:
             how += f"; what {first} alone reaches is known from version {known.version}"
         return f"{begin} {how}"
     how = f"a switch to {second} at {percent:g} %" if is_switch else f"{first} alone"
+    if planned.candidates:
+        seconds = (protocol_text(one.second_protocol) for one in planned.candidates)
+        how = f"{' and '.join(seconds)} at {percent:g} % and goes on with the fastest, or {first}"
     usual = f"switches at {policy.switch_percent:g} %"
     if policy.switch_percent >= BASELINE_PERCENT:
         usual = f"uses {first} alone"

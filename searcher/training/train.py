@@ -287,6 +287,8 @@ def remembered(
         )
 
     policy, waits = run.policy or chosen.counts_for, None
+    if policy is not None and policy.protocols != identity.protocols:
+        policy = None  # the run has chosen others
     if policy is None:
         policy, waits = recorder.published(policy_of_job)
     if waits is not None and run.may_begin:

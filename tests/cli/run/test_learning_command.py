@@ -383,3 +383,10 @@ def test_the_first_training_looks_for_the_fastest_second_phase_and_later_ones_us
     assert f"A run compared the protocols at its switch: {chosen}" in why
     again = run.answer()
     assert [phase["protocol"] for phase in again["phases"]] == ["bsp", "qsr:8:0.4:semi-sync"]
+    # Who has measured the target first has not chosen either.
+    other = Invoke(reference, *cluster, "--storage", f"sqlite:///{tmp_path}/other.db", program=main)
+    other.succeeds("--switch-at", "100")
+    looked = said_by(other)
+    assert "tries ASP and QSR:8:0.4:semi-sync at " in looked
+    assert " % and goes on with the fastest, or BSP, as that may save later runs more" in looked
+    assert other.answer()["second_protocol"] == "qsr:8:0.4:semi-sync"
