@@ -110,7 +110,8 @@ class UsedJob:
     @property
     def has_no_second_phase(self) -> bool:
         """Whether all of its runs were made with the first protocol alone, or there are none."""
-        percents = [run.switch_percent for run in (*self.policy.evidence, *self.uses)]
+        percents = [run.switch_percent for run in self.policy.evidence]
+        percents += [use.switch_percent for use in self.uses]
         return all(percent >= BASELINE_PERCENT for percent in percents)
 
     @property

@@ -180,8 +180,10 @@ def test_a_run_keeps_to_its_policy(
 
 
 def test_a_first_run_chooses_its_second_phase_where_nobody_has_said_it(sqlite_url: str) -> None:
-    workload, planned = load_workload("digits"), NextRun(None, 6.25, learns=True)
-    policy = policy_of(IDENTITY)
+    workload, planned = (
+        load_workload("digits"),
+        NextRun(None, 6.25, learns=True, is_first_switch=True),
+    )
 
     def candidates(
         planned: NextRun = planned, pair: tuple[str, str] | None = None, **fields: Any
@@ -195,8 +197,7 @@ def test_a_first_run_chooses_its_second_phase_where_nobody_has_said_it(sqlite_ur
     assert candidates() == ["asp", "qsr:8:0.22:semi-sync"]
     for said in (
         candidates(pair=("bsp", "asp")),
-        candidates(replace(planned, policy=policy)),
-        candidates(replace(planned, begins_from=policy)),
+        candidates(replace(planned, is_first_switch=False)),
         candidates(replace(planned, switch_percent=100.0)),
         candidates(momentum_after_switch="same"),
         candidates(total_worker_steps=200, learning_rate_boundaries=()),
