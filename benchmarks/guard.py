@@ -1,12 +1,13 @@
 """What a guard sees without a target: recorded first trainings of jobs that nobody has measured.
 
     python -m benchmarks.guard [--jobs FOLDER] [--momentum-after-switch own]
-        [--percents 12.5 6.25 3.125 1.5625 0]
+        [--panel panel.jsonl] [--lost 3] [--percents 12.5 6.25 3.125 1.5625 0]
 
-It knows the tests of its run, and nothing of the job. A run is kept if it ends at most beta below
-the mean of BSP alone, and lost if more than 3 beta. False alarms are those in runs that are kept,
-at any moment; a lost run is noticed in time if that is in the first half of all worker-steps. Time
-is that of the training by that of BSP alone, with what alarms cost.
+It knows the tests of its run, and nothing of the job. `--panel` is a file of `benchmarks.panel`,
+whose jobs have an optimizer of Keras. A run is kept if it ends at most beta below the mean of BSP
+alone, and lost if more than `--lost` beta. False alarms are those in runs that are kept, at any
+moment; a lost run is noticed in time if that is in the first half of all worker-steps. Time is that
+of the training by that of BSP alone, with what alarms cost.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from rich.box import SIMPLE
@@ -23,9 +25,8 @@ from rich.table import Table
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.problems import BASELINE_PERCENT, BETA
 from benchmarks.recorded_jobs import JOBS, GuardedJob, guarded_jobs, parsed
-from syncswitch.storage.records.guard import Band, later_switch_points
+from syncswitch.storage.records.guard import LOST, Band, later_switch_points
 
-_LOST = 3.0  # thresholds
 _BAND = Band(None, BETA)
 
 
@@ -70,13 +71,15 @@ def watched(job: GuardedJob, percent: float, seed: int) -> Watched:
     )
 
 
-def shares(runs: Sequence[Watched]) -> tuple[int, float, int, float, float]:
+def shares(
+    runs: Sequence[Watched], thresholds: float = LOST
+) -> tuple[int, float, int, float, float]:
     """Runs that are kept, alarms among them; runs that are lost, noticed by their half, and at all.
 
     A share of no runs is NaN.
     """
     kept = [one for one in runs if one.bare[1]]
-    lost = [one for one in runs if one.lost > _LOST]
+    lost = [one for one in runs if one.lost > thresholds]
     by_half = [one.alarmed_at is not None and one.alarmed_at <= 0.5 for one in lost]
     return (
         len(kept),
@@ -92,12 +95,12 @@ def _share(values: Iterable[bool]) -> float:
     return statistics.fmean(found) if found else float("nan")
 
 
-def table(groups: dict[str, list[Watched]]) -> Table:
+def table(groups: dict[str, list[Watched]], thresholds: float) -> Table:
     """A row for each group of runs; shares in percent."""
     columns = ("kept", "false %", "lost", "in time %", "noticed %")
     made = new_table("", *columns, "bare", "kept %", "guarded", "kept %", box=SIMPLE)
     for name, runs in groups.items():
-        kept, false, lost, in_time, noticed = shares(runs)
+        kept, false, lost, in_time, noticed = shares(runs, thresholds)
         cells = [f"{kept}", _percent(false), f"{lost}", _percent(in_time), _percent(noticed)]
         for results in ([one.bare for one in runs], [one.guarded for one in runs]):
             cells.append(f"{statistics.fmean(time for time, _ in results):.3f}")
@@ -111,8 +114,17 @@ def _percent(share: float) -> str:
 
 
 def main() -> None:
-    options = parsed(parser(__doc__, jobs=JOBS, percents=[12.5, 6.25, 3.125, 1.5625, 0.0]))
-    jobs = guarded_jobs(options.jobs, options.momentum_after_switch)
+    percents = [12.5, 6.25, 3.125, 1.5625, 0.0]
+    options = parsed(parser(__doc__, jobs=JOBS, panel=Path, lost=LOST, percents=percents))
+    if options.panel:
+        # It loads TensorFlow, which recorded jobs do without.
+        from benchmarks.panel import jobs_to_replay
+
+        jobs = jobs_to_replay(options.panel, options.percents)
+    else:
+        jobs = guarded_jobs(options.jobs, options.momentum_after_switch)
+    if not jobs:
+        raise SystemExit(f"{options.panel} has no job with all of these percents, and with BSP")
     with at_most(1800):
         runs = [
             watched(job, percent, seed)
@@ -126,8 +138,8 @@ def main() -> None:
     }
     by_job = {job.job.name: [one for one in runs if one.job == job.job.name] for job in jobs}
     console = Console(width=120)
-    console.print(table({**by_percent, "all": runs}))
-    console.print(table(by_job))
+    console.print(table({**by_percent, "all": runs}, options.lost))
+    console.print(table(by_job, options.lost))
 
 
 if __name__ == "__main__":

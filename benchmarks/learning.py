@@ -212,6 +212,7 @@ def _new_course(job: GuardedJob, number: int, expected_runs: int, **options: boo
         threshold=BETA,
         expected_runs=expected_runs,
         owns_momentum=job.job.owns_momentum,
+        owns_optimizer=job.job.owns_optimizer,
     )
     strategy = replace(strategy, **options)  # type: ignore[arg-type]
     known = strategy.among(job.grid)

@@ -12,6 +12,7 @@ the file is not trained again.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +23,8 @@ from rich.console import Console
 
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.panel_jobs import BY_ROWS, OPEN, UNSEEN, PanelJob
-from benchmarks.trainings import PROFILE, Recorded, Training
+from benchmarks.recorded_jobs import GuardedJob
+from benchmarks.trainings import PROFILE, Recorded, Training, guarded_job
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
 from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.simulated.profile import load_profile
@@ -55,6 +57,27 @@ def trained(
         ]
     if trainer is not None:
         trainer.close()
+
+
+def jobs_to_replay(path: Path, percents: Sequence[float]) -> list[GuardedJob]:
+    """Returns the panel's jobs to replay, with the seeds that a file has of BSP and each percent.
+
+    A job whose BSP diverged says nothing of a switch.
+    """
+    recorded, profile, found = Recorded(path), load_profile(PROFILE), []
+    points = tuple(sorted({BASELINE_PERCENT, *percents}, reverse=True))
+    for name, job in JOBS.items():
+        identity = simulated_identity(job.workload, job.workers, ("bsp", "asp"), profile)
+        by_seed = []
+        for seed in itertools.count():
+            keys = (f"{name} {identity.key} {percent:g} {seed}" for percent in points)
+            runs = [run for run in map(recorded.known, keys) if run is not None]
+            if len(runs) < len(points):
+                break
+            by_seed.append(runs)
+        if by_seed and not any(runs[0].diverged for runs in by_seed):
+            found.append(guarded_job(identity, name, points, list(zip(*by_seed, strict=True))))
+    return found
 
 
 def mean_accuracy(runs: Sequence[Training]) -> float:

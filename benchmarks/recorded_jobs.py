@@ -26,7 +26,8 @@ from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import EARLY_RULES, OWN_MOMENTUM, SEMI_SYNC
+from syncswitch.storage.records.job import EARLY_RULES, OWN_MOMENTUM, OWN_OPTIMIZER, SEMI_SYNC
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import GivenUp, Guard
 
@@ -38,6 +39,7 @@ SEMI_SYNC_JOBS = _RECORDED / "pooled"
 """The same, where momenta are averaged in semi-synchronous local SGD."""
 SHARED_MOMENTUM = "same"
 _RULES = (SHARED_MOMENTUM, OWN_MOMENTUM, SEMI_SYNC)
+_ACCURACY = Metric()
 _HALVINGS = 6
 _CONVERGED = 5
 
@@ -68,6 +70,11 @@ class TrustJob:
     def owns_momentum(self) -> bool:
         """Whether the rule bears an early switch, as own momentum does."""
         return self.momentum_after_switch in EARLY_RULES
+
+    @property
+    def owns_optimizer(self) -> bool:
+        """Whether each worker has an optimizer of Keras of its own, such as Adam."""
+        return self.momentum_after_switch == OWN_OPTIMIZER
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -173,12 +180,14 @@ class TrustProblem:
 
 
 def parsed(arguments: argparse.ArgumentParser) -> argparse.Namespace:
-    """The options of a benchmark on the recorded jobs of the folder `--jobs`."""
+    """The options of a benchmark on the recorded jobs of the folder `--jobs`, or of the panel."""
     arguments.add_argument(
         "--momentum-after-switch", choices=_RULES, default=SHARED_MOMENTUM,
         help="what their second phase does with momentum (default: %(default)s, for all workers)",
     )  # fmt: skip
     options = arguments.parse_args()
+    if getattr(options, "panel", None):
+        return options
     if not list(options.jobs.glob("*.npz")):
         arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
     return options
@@ -242,12 +251,17 @@ class GuardedJob:
         curves: (seeds, percents, tests) accuracy.
         clock: (seeds, percents, tests) seconds.
         steps: (tests,) worker-steps.
+        metric: What the tests measure.
+        decays: Worker-steps at which the learning rate decays; none where nobody recorded them, and
+            None for a schedule.
     """
 
     job: TrustJob
     curves: NDArray[np.float64]
     clock: NDArray[np.float64]
     steps: tuple[int, ...]
+    metric: Metric = _ACCURACY
+    decays: tuple[int, ...] | None = ()
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -339,9 +353,11 @@ class GuardedJob:
         """The time at which the guard sends a run back, after a failed one or not; None if not."""
         if percent == BASELINE_PERCENT:
             return None
-        settled_at = 0 if self.job.owns_momentum else None
-        guard = Guard(band, self.steps[-1], settled_at=settled_at)
-        switch = round(self.steps[-1] * percent / 100)
+        settled_at, W = None, self.steps[-1]
+        if self.job.owns_momentum:
+            settled_at = W if self.decays is None else max(self.decays, default=0)
+        guard = Guard(band, W, self.metric, settled_at, self.decays)
+        switch = round(W * percent / 100)
         tests, failures = self.tests(seed, percent), int(given_up is not None)
         first = next(number for number, test in enumerate(tests) if test.worker_step > switch)
         for number in range(first, len(tests)):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.delay_compensation import CompensatedTrainer
+from benchmarks.recorded_jobs import GuardedJob, TrustJob
 from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -93,6 +96,46 @@ class Training:
         )
 
 
+def guarded_job(
+    identity: ScheduledJob,
+    name: str,
+    percents: Sequence[float],
+    by_percent: Sequence[Sequence[Training]],
+) -> GuardedJob:
+    """Makes of trainings, by switch point and seed, a job to replay."""
+    tests = by_percent[0][0].tests
+    by_seed = list(zip(*by_percent, strict=True))
+    # One that diverged has fewer tests; the guard looks at no later ones.
+    filled = [
+        [[*one.tests, *[(0, one.seconds, 0.0)] * (len(tests) - len(one.tests))] for one in runs]
+        for runs in by_seed
+    ]
+    values = np.array(filled, float)
+
+    def each(what: str) -> np.ndarray:
+        return np.array([[getattr(one, what) for one in runs] for runs in by_seed])
+
+    diverged = each("diverged")
+    job = TrustJob(
+        name,
+        tuple(percents),
+        np.where(diverged, 0.0, each("accuracy")),
+        diverged,
+        each("seconds"),
+        each("first_seconds"),
+        identity.momentum_after_switch,
+    )
+    boundaries = identity.recipe.learning_rate_boundaries
+    return GuardedJob(
+        job,
+        curves=values[..., 2],
+        clock=values[..., 1],
+        steps=tuple(step for step, _, _ in tests),
+        metric=identity.decided_by,
+        decays=None if boundaries is None else tuple(at for at, _ in boundaries),
+    )
+
+
 class Recorded:
     """The trainings of a file of JSON lines; those that are made are added, cut ones made again.
 
@@ -108,6 +151,10 @@ class Recorded:
             except ValueError:  # the last one of a run that was killed
                 continue
             self._known[content["key"]] = Training(**content["training"])
+
+    def known(self, key: str) -> Training | None:
+        """Returns a training if it is there."""
+        return self._known.get(key)
 
     def find(self, key: str, make: Callable[[], Training]) -> Training:
         """Returns a training; makes and adds it if it is not there."""

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -28,10 +27,18 @@ from benchmarks.choices import GRID, SWITCHED, WORKERS, fixed_choices
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.learning import Figures, figures
 from benchmarks.problems import BETA
-from benchmarks.recorded_jobs import GuardedJob, TrustJob
-from benchmarks.trainings import CLUSTERS, REFERENCES, JobTrainings, Recorded, Training, shorter
+from benchmarks.recorded_jobs import GuardedJob
+from benchmarks.trainings import (
+    CLUSTERS,
+    REFERENCES,
+    JobTrainings,
+    Recorded,
+    Training,
+    guarded_job,
+    identity_of,
+    shorter,
+)
 from syncswitch.searcher.strategies.baseline import ROUNDING
-from syncswitch.storage.records.job import OWN_MOMENTUM
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.model.kept import kept_for_the_next
 
@@ -75,29 +82,6 @@ def _kept(runs: Sequence[Training], bsp: Sequence[Training]) -> float:
     return statistics.fmean(not one.diverged and one.accuracy >= least for one in runs)
 
 
-def guarded_job(name: str, by_percent: Sequence[Sequence[Training]]) -> GuardedJob:
-    """Makes of the trainings of the grid, by switch point and seed, a job to replay."""
-    tests = len(by_percent[0][0].tests)
-    by_seed = list(zip(*by_percent, strict=True))
-    # One that diverged has fewer tests; the guard looks at no later ones.
-    filled = [
-        [[*one.tests, *[(0, one.seconds, 0.0)] * (tests - len(one.tests))] for one in runs]
-        for runs in by_seed
-    ]
-    values = np.array(filled, float)
-
-    def each(what: str) -> np.ndarray:
-        return np.array([[getattr(one, what) for one in runs] for runs in by_seed])
-
-    diverged = each("diverged")
-    accuracies = np.where(diverged, 0.0, each("accuracy"))
-    job = TrustJob(
-        name, GRID, accuracies, diverged, each("seconds"), each("first_seconds"), OWN_MOMENTUM
-    )
-    steps = tuple(step for step, _, _ in by_percent[0][0].tests)
-    return GuardedJob(job, values[..., 2], values[..., 1], steps)
-
-
 def rule_row(name: str, job: GuardedJob, repeats: int, expected_runs: list[int]) -> Row:
     """Returns the figures of a rule that searches or learns; kept of all its trainings."""
     found = {
@@ -130,7 +114,7 @@ def rows_of(
             fixed_row(name, trainings.of(one, seeds), switched[0], expected_runs)
             for name, one in choices.items()
         ]
-    guarded = guarded_job(job, switched)
+    guarded = guarded_job(identity_of(reference, WORKERS, cluster), job, GRID, switched)
     return rows + [rule_row(name, guarded, repeats, expected_runs) for name in RULES]
 
 

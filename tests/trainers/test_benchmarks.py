@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from benchmarks import (
     choices,
     detector,
+    guard,
     panel,
     protocols,
     scale,
@@ -35,6 +37,7 @@ from syncswitch.trainers.job.embeddings import embeddings_of
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.simulated.trainer import simulated_identity
 from tests.trainers.cluster.launchers import all_gone
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +162,44 @@ def test_the_panel(play: Play, tmp_path: Path) -> None:
         ("rings", "100"),
     ]
     assert play(panel, *given, "--worker-steps", 32) == out
+
+
+def test_the_guard_of_the_panel(play: Play, tmp_path: Path) -> None:
+    """From a file of trainings; here of friedman, which ends at an error of 2, and of two more."""
+    file, profile = tmp_path / "panel.jsonl", trainings.CLUSTERS["paper"]()
+    values = {  # of the job and switch point, for seeds 0 and 1; of 25 % seed 2 is missing
+        ("friedman", 100.0): [-2.06, -2.04, -2.05],
+        ("friedman", 25.0): [-2.04, -2.08],
+        ("rings", 100.0): [0.6],
+        ("residual-sgd", 100.0): [math.nan],
+        ("residual-sgd", 25.0): [0.98],
+    }
+    with file.open("w") as lines:
+        for (name, percent), ends in values.items():
+            job = panel.JOBS[name]
+            identity = simulated_identity(job.workload, job.workers, ("bsp", "asp"), profile)
+            W = job.workload.total_worker_steps
+            for seed, end in enumerate(ends):
+                tests = [(W * at // 16, 10.0 * at, end - 0.1 * (16 - at)) for at in range(1, 17)]
+                made = trainings.Training(end, math.isnan(end), 160.0, 40.0, tests, 0.0)
+                key = f"{name} {identity.key} {percent:g} {seed}"
+                lines.write(json.dumps({"key": key, "training": asdict(made)}) + "\n")
+    (job,) = panel.jobs_to_replay(file, [25.0])
+    assert (job.job.name, job.job.percents, job.curves.shape) == ("friedman", (100, 25), (2, 2, 16))
+    assert (job.metric.goal, job.decays, job.job.owns_optimizer) == ("min", (), True)
+    assert job.job.accuracies.tolist() == [[-2.06, -2.04], [-2.04, -2.08]]
+    # Both still rise fast at their half, and the second one ends at 3 thresholds below.
+    arguments = ("--panel", file, "--percents", 25)
+    rows = [line.split() for line in play(guard, *arguments, "--lost", 2).splitlines()]
+    assert next(row for row in rows if row[:1] == ["friedman"])[1:6] == [
+        "1",
+        "0.0",
+        "1",
+        "0.0",
+        "0.0",
+    ]
+    with pytest.raises(SystemExit, match="has no job with all of these percents, and with BSP"):
+        play(guard, "--panel", file, "--percents", 12.5)
 
 
 def test_every_job_of_the_panel_has_data_for_its_model() -> None:
