@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.delay_compensation import CompensatedTrainer
-from benchmarks.recorded_jobs import GuardedJob, TrustJob
+from benchmarks.recorded_jobs import SHARED_MOMENTUM, GuardedJob, TrustJob
 from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -123,7 +123,7 @@ def guarded_job(
         diverged,
         each("seconds"),
         each("first_seconds"),
-        identity.momentum_after_switch,
+        identity.momentum_after_switch or SHARED_MOMENTUM,
     )
     boundaries = identity.recipe.learning_rate_boundaries
     return GuardedJob(

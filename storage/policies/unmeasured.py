@@ -37,8 +37,7 @@ LEARNT = "learning-"
 # a threshold a guard sees little, so the switch is later.
 _OWN = 6.25, Promise(0.992, 0.823, 0.871, 0.924, 0.3788)
 _OWN_WITHOUT_THRESHOLD = 12.5, Promise(0.9999, 0.855, 0.862, 0.924, 0.3982)
-_OWN_OPTIMIZER = 25.0, Promise(1.0, 0.768, 0.794, 0.848, 0.5247)
-_OWN_OPTIMIZER_WITHOUT_THRESHOLD = 25.0, Promise(1.0, 0.768, 0.773, 0.848, 0.4925)
+_OWN_OPTIMIZER = 25.0, Promise(1.0, 0.768, 0.773, 0.848, 0.4925)
 _ANY = 50.0, Promise(0.950, 0.792, 0.892, 0.947, 0.7054)
 _ANY_WITHOUT_THRESHOLD = 75.0, Promise(0.9999, 0.865, 0.891, 0.947, 0.8351)
 
@@ -70,7 +69,7 @@ def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = Non
     if identity.momentum_after_switch in (OWN_MOMENTUM, SEMI_SYNC):
         expected = _OWN if threshold else _OWN_WITHOUT_THRESHOLD
     elif identity.momentum_after_switch == OWN_OPTIMIZER:
-        expected = _OWN_OPTIMIZER if threshold else _OWN_OPTIMIZER_WITHOUT_THRESHOLD
+        expected = _OWN_OPTIMIZER  # of which a guard sees little with a threshold as well
     usual, promise = expected
     is_usual = switch_percent in (None, usual)
     return TimingPolicy(
@@ -161,6 +160,8 @@ def unmeasured_text(
     tests = "its own evaluations"
     if not policy.threshold:
         tests += ", which without a threshold notice little but a run that diverges"
+    elif policy.protocols.momentum_after_switch == OWN_OPTIMIZER:
+        tests += ", which with such an optimizer notice little but a run that diverges"
     expected = f" {expected_sentences(policy, has_runs, knows_time=others is None)}"
     guarded = f"so it is guarded by {tests}; a failed switch costs {lost}"
     if untested is not None:

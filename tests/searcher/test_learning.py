@@ -40,7 +40,7 @@ from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.unmeasured import unmeasured_policy
+from syncswitch.storage.policies.unmeasured import unmeasured_policy, unmeasured_text
 from syncswitch.storage.queries.policies import use_facts
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import (
@@ -763,6 +763,32 @@ def test_a_training_without_a_searcher_begins_where_the_searcher_would(
     for name, value in flat(planned.expected).items():
         if isinstance(value, float):
             assert flat(stated)[name] == pytest.approx(value, abs=0.001), name
+
+
+@pytest.mark.parametrize(
+    ("job", "momentum", "noticed"),
+    [
+        (IDENTITY, OWN_MOMENTUM, ""),
+        (
+            IDENTITY,
+            OWN_OPTIMIZER,
+            ", which with such an optimizer notice little but a run that diverges",
+        ),
+        (
+            KILOMETRES,
+            OWN_OPTIMIZER,
+            ", which without a threshold notice little but a run that diverges",
+        ),
+    ],
+)
+def test_it_says_what_the_runs_own_evaluations_notice(
+    job: ScheduledJob, momentum: str, noticed: str
+) -> None:
+    policy = unmeasured_policy(changed(job, momentum_after_switch=momentum))
+    text = str(unmeasured_text(policy, "nothing"))
+    assert (
+        f"so it is guarded by its own evaluations{noticed}; a failed switch costs nothing." in text
+    )
 
 
 def test_switch_points_that_are_one_step_of_the_job_count_as_one(url: str) -> None:
