@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,7 @@ _OBJECTS = frozenset(
 )
 # How often a statement runs before psycopg has the server prepare it.
 _PREPARE, _THRESHOLD = "prepare_threshold", r"[0-9]{1,9}|[Nn]one"
+_LEAST_BYTES = 512  # of a SQLite database that is not empty
 _SQLITE_HEADER = b"SQLite format 3\x00"
 _PLAIN_PATH = r"[\w./~+-]+"
 _SECRET = r"(?i)([?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)[^&]*"
@@ -174,9 +177,14 @@ def _place(url: URL) -> tuple[object, ...]:
 def check_sqlite_file(path: Path, *, may_create: bool) -> None:
     """Checks that a path leads to a SQLite database; opens it only for reading.
 
+    SQLite itself opens it: to close a file otherwise cancels all locks of this process on it, so
+    that another process takes its journal for left over, and deletes it.
+
     Raises DatabaseError if it is a directory, unreadable, not a SQLite file, or missing; with
     `may_create` a missing file only needs a directory.
     """
+    if _is_open_to_sqlite(path):
+        return
     try:
         with path.open("rb") as file:
             header = file.read(len(_SQLITE_HEADER))
@@ -206,6 +214,20 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
         raise DatabaseError(
             f"{path} is not a SQLite database (it starts with {header[:16]!r})", remedy=ANOTHER
         )
+
+
+def _is_open_to_sqlite(path: Path) -> bool:
+    """Whether SQLite can read it, or would if it were not busy."""
+    try:
+        if 0 < path.stat().st_size < _LEAST_BYTES:  # for SQLite an empty database
+            return False
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            database.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError as error:
+        return path.is_file() and "unable to open" not in str(error)
+    except (OSError, sqlite3.DatabaseError):
+        return False
+    return True
 
 
 def holds_nothing(url: str) -> bool:

@@ -185,6 +185,23 @@ def test_a_file_of_another_kind_is_refused_untouched(
     assert list(path.parent.iterdir()) == [path]
 
 
+LOOK = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM sqlite_master')"
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_a_check_leaves_the_locks_of_this_process_alone(path: Path, sqlite_url: str) -> None:
+    journal = path.with_name(f"{path.name}-wal")
+    with open_database(sqlite_url, create=False) as database, database.engine.connect() as held:
+        held.exec_driver_sql("SELECT count(*) FROM syncswitch_trials")
+        held.rollback()
+        assert journal.exists()
+        assert not holds_nothing(sqlite_url)
+        open_database(sqlite_url, create=False).close()
+        # The last to leave deletes the journal; this process is still there.
+        subprocess.run([sys.executable, "-c", LOOK, path], check=True)
+        assert journal.exists()
+
+
 @pytest.mark.usefixtures("our_tables")
 @pytest.mark.parametrize("length", [16, 50, 4096, 20_000])
 def test_a_truncated_database_is_refused(path: Path, sqlite_url: str, length: int) -> None:
