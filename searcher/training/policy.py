@@ -216,7 +216,7 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
     if not candidates and may_learn:
         begun = _begun(request, elsewhere) if is_real else None
         if begun is None and entries:
-            recorder.tell(none_found(entries, selection, recorder.url, ["this job starts over"]))
+            recorder.tell(none_found(entries, selection, recorder.url, ["this run begins its own"]))
         return begun or _chosen_by_learning(request)
     if not candidates:
         if elsewhere and is_real:
@@ -230,7 +230,7 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
     except PolicyError as error:
         if not may_learn:
             raise
-        recorder.tell(UserError(error.what, remedy="this job starts over"))
+        recorder.tell(UserError(error.what, remedy="this run begins its own"))
         return _chosen_by_learning(request)
     planned: NextRun | None = None
     is_learnt = policy.study.startswith(LEARNT) or (is_real and isinstance(trainer, ClusterChoice))
