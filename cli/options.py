@@ -20,7 +20,7 @@ from syncswitch.trainers.stragglers.online import ONLINE
 
 PROTOCOLS_HELP = (
     f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
-    " Experimental: semi-sync."
+    " Experimental: growing."
 )
 
 # More than any cluster has.

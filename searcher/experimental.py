@@ -27,18 +27,18 @@ class Feature:
     has: Callable[[Any], bool]
 
 
-def _is_semi_sync(protocols: Any) -> bool:
+def _is_growing(protocols: Any) -> bool:
     pairs = [protocols] if isinstance(protocols, str) else list(protocols or ())
-    return any("semi-sync" in pair for pair in pairs)
+    return any("growing" in pair for pair in pairs)
 
 
 FEATURES = (
-    Feature("online", "greedy and elastic", "0.1", lambda value: value not in (None, "none")),
-    Feature("protocols", "with semi-sync", "0.1", _is_semi_sync),
-    Feature("mlflow", "", "0.1", lambda value: value is not None),
-    Feature("launcher", "tf-config", "0.1", lambda value: value == "tf-config"),
-    Feature("trainer", "ray", "0.1", lambda value: value == "ray"),
-    Feature("gpus_per_worker", "above 0", "0.1", bool),
+    Feature("online", "greedy and elastic", "0.2", lambda value: value not in (None, "none")),
+    Feature("protocols", "with growing", "0.2", _is_growing),
+    Feature("mlflow", "", "0.2", lambda value: value is not None),
+    Feature("launcher", "tf-config", "0.2", lambda value: value == "tf-config"),
+    Feature("trainer", "ray", "0.2", lambda value: value == "ray"),
+    Feature("gpus_per_worker", "above 0", "0.2", bool),
 )
 
 

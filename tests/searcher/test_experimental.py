@@ -26,8 +26,8 @@ PAGE = Path(__file__).parents[2] / "docs/formats.md"
         ({"protocols": "bsp,local-sgd:8"}, []),
         ({"trainer_options": {"launcher": "processes", "gpus_per_worker": 0}}, []),
         ({"online": "greedy", "mlflow": "http://there"}, ["online", "mlflow"]),
-        ({"protocols": "bsp,qsr:8:0.1:semi-sync"}, ["protocols"]),
-        ({"protocols": ["bsp,asp", "bsp,local-sgd:8:semi-sync"]}, ["protocols"]),
+        ({"protocols": "bsp,qsr:8:0.1:semi-sync:growing"}, ["protocols"]),
+        ({"protocols": ["bsp,asp", "bsp,local-sgd:8:semi-sync:growing"]}, ["protocols"]),
         (
             {"trainer": "ray", "trainer_options": {"gpus_per_worker": 0.5}},
             ["trainer", "gpus_per_worker"],
@@ -46,7 +46,7 @@ def test_a_call_is_warned_at_its_own_line_and_no_other_is(url: str) -> None:
         search("no_such_file.py:job", online="greedy", **job)
     (warning,) = caught
     assert str(warning.message) == (
-        "online='greedy' is experimental since 0.1: it may change or go in any version"
+        "online='greedy' is experimental since 0.2: it may change or go in any version"
     )
     assert warning.filename == __file__
     with warnings.catch_warnings():
