@@ -70,7 +70,8 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     assert f"syncswitch-search run {words[0]} --trainer simulated --profile uniform" in other
     told, begins, kept = run.succeeds(*words[:1], "--trainer", "simulated").stderr.splitlines()
     assert kept == "the model of an earlier run in tiny.keras is kept as tiny-1.keras"
-    assert told == other.removeprefix("error: ").partition("; find")[0] + "; this run begins its own"
+    there = other.removeprefix("error: ").partition("; find")[0]
+    assert told == f"{there}; this run begins its own"
     # Of so short a job 6.25 % is no whole round.
     assert "switches to ASP at 12.5 %, which should be fastest for the 3 runs" in begins
     for keeps_to_it in (["--no-learn"], ["--no-guard"], ["--policy", "1"]):
