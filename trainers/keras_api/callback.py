@@ -72,7 +72,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
     Example:
         ```
-        from syncswitch.trainers import PolicyCallback
+        from syncswitch import PolicyCallback
 
         switch = PolicyCallback("policy.json", stop_at_switch=True)
         while not switch.is_done:  # global batches before the switch, and after an alarm
