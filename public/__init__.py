@@ -166,6 +166,7 @@ else:
             "trainers.trainer": "Observer Verdict",
         },
         needs={
+            "accelerate": "TransformersCallback",
             "lightning": "LightningCallback",
             "tensorflow": "FitRecord PolicyCallback fit from_compiled",
             "torch": "LightningCallback LocalSgd SecondWay TransformersCallback",

@@ -106,6 +106,5 @@ else:
             " SyncProtocol",
             "trainers.trainer": "Trainer",
         },
-        needs={"tensorflow": "PartConfig ProcessTrainer SECRET program"},
     )
     del __all__  # what can be imported here, `__getattr__` says

@@ -125,6 +125,8 @@ def test_commands_and_loops_are_searched_learnt_and_reported_in_it(
         ).stdout
     )
     assert installed == []
+    listed = "import syncswitch; from syncswitch import *; help(syncswitch)"
+    subprocess.run([python, "-c", listed], check=True, stdout=subprocess.DEVNULL)
     job = ("--trainer", "command", "--total-steps", "100")
     job += ("--command", f"{python} loop.py {{plan}}")
     found = json.loads(said("syncswitch-search", "run", "loop", *job, "--json"))
