@@ -95,6 +95,19 @@ def test_what_the_first_version_has_written_is_read() -> None:
     assert_golden(GOLDEN)
 
 
+def test_embeddings_that_the_first_version_has_written_are_read(keras: Any) -> None:
+    golden = Path(__file__).with_name("golden_embeddings_1.npz")
+    checkpoint = read_checkpoint(golden)
+    assert checkpoint.embeddings is not None
+    with np.load(golden) as file:
+        for table, layout in enumerate(checkpoint.layouts):
+            for part, name in enumerate(layout.members):
+                values = np.concatenate(list(checkpoint.embeddings.part(table, part)))
+                np.testing.assert_array_equal(values, file[name])
+    state = manager_of(CLICKS).restored(checkpoint, golden)
+    assert state.embeddings.layouts == checkpoint.layouts
+
+
 def rewritten(path: Path, **changed: Any) -> Path:
     with np.load(GOLDEN) as file:
         np.savez(path, **{**dict(file), **changed})
