@@ -53,6 +53,8 @@ def test_the_fastest_goes_on() -> None:
     """Of each a few steps warm up, and those after them are timed."""
     for local_seconds, rest, chosen in (
         (0.003, "local-sgd:8:semi-sync 388-4000", LOCAL),
+        (0.0095, "asp 388-4000", ASP),  # not a tenth faster
+        (0.0089, "local-sgd:8:semi-sync 388-4000", LOCAL),
         (0.02, "asp 388-4000", ASP),
     ):
         log = log_of(spec_of(ASP, LOCAL))
@@ -63,6 +65,12 @@ def test_the_fastest_goes_on() -> None:
         assert record.guard == GuardOutcome(6.25, ())
         kinds = [one.kind for one in record.events]
         assert kinds == ["tried", "tried", "chosen", *["switched"] * (chosen is ASP)]
+
+
+def test_what_is_a_little_faster_is_chosen_where_the_usual_phase_is_slower_than_bsp() -> None:
+    log = log_of(spec_of(ASP, LOCAL))
+    paces = {"bsp": 0.0098, "asp": 0.01, LOCAL.second_protocol: 0.0095}
+    assert trained(log, paces)[-1] == "local-sgd:8:semi-sync 388-4000"
 
 
 def test_it_stays_with_the_first_protocol_where_nothing_is_faster() -> None:
