@@ -239,7 +239,7 @@ def test_what_cannot_be_looked_at_is_one_line(sqlite_url: str, command: str) -> 
     assert "no database at" in refused()
     open_database(sqlite_url, create=True).close()
     change(sqlite_url, f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
-    assert "tables of revision '9999'" in refused()
+    assert "tables are of revision '9999'" in refused()
 
 
 def deleted(url: str, study: str) -> None:
