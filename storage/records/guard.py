@@ -38,10 +38,7 @@ ALARMED_AFTER = 0.6
 """Share of the second protocol's steps after which a guard sees that a switch failed."""
 
 NOTICED_BY_ITSELF = 0.8
-"""Share of the runs which lose `LOST` or more that their own evaluations show; else none.
-
-Of jobs with an optimizer of Keras they show none.
-"""
+"""Share of the runs which lose `LOST` or more that their own evaluations show; else none."""
 
 FALSE_ALARMS = 0.02
 """Share of good runs that their own evaluations send back."""

@@ -157,16 +157,11 @@ class Outlook:
 
     @functools.cached_property
     def _noticed_by_guess(self) -> Floats:
-        """(P, m) share of the runs that a guard without a target sends back.
-
-        Of jobs with an optimizer of Keras it notices none (`benchmarks.guard`): those that lose
-        something lose little, and most have a value that nobody brings near the best possible.
-        """
+        """(P, m) share of the runs that a guard without a target sends back."""
         from scipy.special import ndtr
 
         guesses, beta = self.belief.guesses, self.belief.prior.threshold
-        sees_little = self.is_blind or self.belief.prior.owns_optimizer
-        noticed_share = 0.0 if sees_little else NOTICED_BY_ITSELF
+        noticed_share = 0.0 if self.is_blind else NOTICED_BY_ITSELF
         octaves = math.log(self.belief.prior.largest_loss / beta)
         plain = 1 - math.log(LOST) / octaves if octaves > math.log(LOST) else 0.0
         usual = 1 - ndtr((LOST * beta - guesses.losses) / guesses.spread)
