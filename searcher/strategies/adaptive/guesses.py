@@ -211,7 +211,8 @@ def _own_optimizer(u: Floats) -> Floats:
     u[1] = u[1] * 0.5
     u[2] = _SMALL_LOSSES * u[2]
     u[4] = 1 - np.sqrt(1 - u[4])
-    u[5] = ndtr(1.1 + 1.8 * ndtri(u[5]))
+    # Rounded to 1 it would be a spread without end.
+    u[5] = np.minimum(ndtr(1.1 + 1.8 * ndtri(u[5])), np.nextafter(1.0, 0.0))
     u[7] = np.interp(u[7], [0, 0.9, 1], [0, 0.3, 1])
     u[10] = np.interp(u[10], [0, _EVERYWHERE, 1], [0, 0.2, 1])
     u[11] = np.interp(u[11], [0, _WITHOUT_DIPS, 1], [0, 0.7, 1])

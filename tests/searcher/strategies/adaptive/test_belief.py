@@ -17,7 +17,14 @@ from syncswitch.searcher.strategies.adaptive.belief import (
     effective_size,
     renewed,
 )
-from syncswitch.searcher.strategies.adaptive.guesses import Floats, Guesses, Prior, first_guesses
+from syncswitch.searcher.strategies.adaptive.guesses import (
+    DIMENSIONS,
+    Floats,
+    Guesses,
+    Prior,
+    first_guesses,
+    guesses_at,
+)
 from syncswitch.searcher.strategies.adaptive.outlook import Outlook
 from syncswitch.storage.records.guard import Target
 
@@ -44,6 +51,17 @@ def test_guesses_are_what_is_written_of_them() -> None:
     assert np.median(guesses.spread[:, LAST]) == pytest.approx(0.005, rel=0.02)
     kept = guesses.kept_shares(0.01)
     assert ((kept >= 0) & (kept <= 1)).all()
+
+
+@pytest.mark.parametrize("corner", [0.0, 1.0])
+@pytest.mark.parametrize("owns", ["nothing", "momentum", "optimizer"])
+def test_guesses_are_finite_at_the_corners_to_which_new_ones_may_move(
+    corner: float, owns: str
+) -> None:
+    prior = Prior(GRID, 0.01, owns_momentum=owns != "nothing", owns_optimizer=owns == "optimizer")
+    guesses = guesses_at(prior, np.full((1, DIMENSIONS), corner))
+    for values in (guesses.losses, guesses.spread, guesses.failures, guesses.target_z):
+        assert np.isfinite(values).all()
 
 
 def test_a_momentum_for_each_worker_bears_an_early_switch_and_0_lies_below_the_last_halving() -> (
