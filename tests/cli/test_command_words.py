@@ -108,7 +108,7 @@ def test_a_policy_of_another_command_says_what_differs(
         assert done.exit_code == 2
         said(error_line(done))
     told = run.succeeds("--workers", "2").stderr.splitlines()
-    said(*(line for line in told if "starts over" in line))
+    said(*(line for line in told if "begins its own" in line))
 
 
 def test_the_same_failure_is_shown_once(tmp_path: Path) -> None:
