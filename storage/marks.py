@@ -68,7 +68,7 @@ def renamed_parameter(old: str, new: str, since: str, removal: str) -> Callable[
     _ordered(since, removal)
 
     def mark(function: _Marked) -> _Marked:
-        name = function.__name__
+        name = function.__qualname__.removesuffix(".__init__")
 
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:

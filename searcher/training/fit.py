@@ -20,6 +20,7 @@ from syncswitch.searcher.training.train import remembered, trial_of
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import Said, UserError
+from syncswitch.storage.marks import renamed_parameter
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.policies.unmeasured import check_one_says_when, unmeasured_policy
 from syncswitch.storage.records.guard import Band
@@ -37,6 +38,7 @@ from syncswitch.trainers.trainer import Observer, Trainer
 _LOG = logging.getLogger(__name__)
 
 
+@renamed_parameter("guard", "guarded", since="0.2", removal="0.3")
 def fit(
     model: Any,
     x: Any,

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.marks import renamed_parameter
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.policies.unmeasured import (
@@ -120,6 +121,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             or nothing is left to train.
     """
 
+    @renamed_parameter("guard", "guarded", since="0.2", removal="0.3")
     def __init__(
         self,
         policy: TimingPolicy | str | Path | None = None,

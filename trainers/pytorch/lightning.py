@@ -30,6 +30,7 @@ except ImportError as error:
 import torch.distributed as dist
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.former import former_names
 from syncswitch.trainers.pytorch.trainer_switch import LocalSgd, SecondWay, TrainerSwitch
 
 __all__ = ["LightningCallback", "LocalSgd", "SecondWay"]
@@ -281,3 +282,8 @@ def _name_of(path: str) -> str:
 def _copy(path: str, to: str) -> None:
     # Strategies that shard a model make folders.
     (shutil.copytree if os.path.isdir(path) else shutil.copy2)(path, to)
+
+
+__getattr__ = former_names(
+    __name__, {"trainers.pytorch.lightning": "SyncSwitchCallback=LightningCallback"}
+)

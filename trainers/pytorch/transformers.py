@@ -33,6 +33,7 @@ except ImportError as error:
 import torch.distributed as dist
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.former import former_names
 from syncswitch.trainers.pytorch.trainer_switch import LocalSgd, SecondWay, TrainerSwitch
 
 __all__ = ["LocalSgd", "SecondWay", "TransformersCallback"]
@@ -286,3 +287,8 @@ def _is_plain(trainer: Trainer) -> bool:
 
 def _copy_at(args: TrainingArguments, step: int) -> str:
     return os.path.join(args.output_dir, f"{_KEY}-{step}")
+
+
+__getattr__ = former_names(
+    __name__, {"trainers.pytorch.transformers": "SyncSwitchCallback=TransformersCallback"}
+)
