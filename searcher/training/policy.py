@@ -29,7 +29,12 @@ from syncswitch.storage.errors import (
     leave_out,
 )
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
-from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy, unmeasured_text
+from syncswitch.storage.policies.unmeasured import (
+    LEARNT,
+    candidates_text,
+    unmeasured_policy,
+    unmeasured_text,
+)
 from syncswitch.storage.records.job import (
     EARLY_RULES,
     OWN_RULES,
@@ -421,8 +426,8 @@ def _run_text(identity: ScheduledJob, seed: int, planned: NextRun) -> Said:
         return f"{begin} {how}"
     how = f"a switch to {second} at {percent:g} %" if is_switch else f"{first} alone"
     if planned.candidates:
-        seconds = (protocol_text(one.second_protocol) for one in planned.candidates)
-        how = f"{' and '.join(seconds)} at {percent:g} % and goes on with the fastest, or {first}"
+        named = candidates_text([one.second_protocol for one in planned.candidates])
+        how = f"{named} at {percent:g} % and goes on with the fastest, or {first}"
     usual = f"switches at {policy.switch_percent:g} %"
     if policy.switch_percent >= BASELINE_PERCENT:
         usual = f"uses {first} alone"

@@ -152,7 +152,7 @@ def unmeasured_text(
     if policy.switch_percent == 0:
         how = f"uses {second} from the start"
     if others is not None:
-        named = " and ".join([second, *map(protocol_text, others)])
+        named = candidates_text([policy.protocols.second_protocol, *others])
         of_them = "of them" if others else "of it"
         how = (
             f"tries {named} at {policy.switch_percent:g} % and goes on with whichever {of_them} and"
@@ -176,6 +176,11 @@ def unmeasured_text(
         f"{expected} To train with {first} alone, "
     )
     return UserError([text, Set("switch_at", 100, "set")])
+
+
+def candidates_text(second_protocols: Sequence[str]) -> str:
+    """The second protocols that a run tries, in their order."""
+    return " and, unless it halves the time, ".join(map(protocol_text, second_protocols))
 
 
 def expected_sentences(

@@ -31,6 +31,9 @@ _LESS_USUAL = 0.9
 What it costs in accuracy is less certain: momenta of a rate that is too hot bear no average.
 """
 
+_GOOD_ENOUGH = 0.5
+"""The share of the first protocol's time with which a candidate ends the trials: all are a risk."""
+
 _PUSH_STEPS = 8
 """Steps of each worker in a trial where every gradient is pushed, at least."""
 
@@ -133,9 +136,7 @@ class SecondPhase:
         if self.chosen is None and not self._trials:
             self._plan(segment, step_seconds)
         if self.chosen is None:
-            name, trial = next(
-                ((name, one) for name, one in self._trials.items() if not one.is_over), ("", None)
-            )
+            name, trial = self._next_trial(step_seconds)
             if trial is not None:
                 end = segment.start_worker_step + trial.left
                 if end >= segment.end_worker_step:
@@ -143,6 +144,15 @@ class SecondPhase:
                 return Segment(name, segment.start_worker_step, end)
             self._choose(step_seconds)
         return replace(segment, protocol=self.chosen or segment.protocol)
+
+    def _next_trial(self, first_step_seconds: float | None) -> tuple[str, _Trial | None]:
+        """The trial that is not over, and None once nothing more is worth a trial."""
+        for name, trial in self._trials.items():
+            if not trial.is_over:
+                return name, trial
+            if trial.step_seconds < _GOOD_ENOUGH * (first_step_seconds or 0.0):
+                break
+        return "", None
 
     def add(self, protocol: str, steps: int, seconds: float) -> None:
         """Counts a segment after the switch."""
@@ -188,7 +198,7 @@ class SecondPhase:
 
     def _choose(self, first_step_seconds: float | None) -> None:
         first = self.spec.identity.first_protocol
-        paces = {name: one.step_seconds for name, one in self._trials.items()}
+        paces = {name: one.step_seconds for name, one in self._trials.items() if one.is_over}
         if first_step_seconds is not None:
             paces[first] = first_step_seconds
         usual = next(iter(self._trials))

@@ -58,7 +58,7 @@ def test_the_fastest_goes_on() -> None:
         (0.02, "asp 388-4000", ASP),
     ):
         log = log_of(spec_of(ASP, LOCAL))
-        paces = {"bsp": 0.04, "asp": 0.01, LOCAL.second_protocol: local_seconds}
+        paces = {"bsp": 0.018, "asp": 0.01, LOCAL.second_protocol: local_seconds}
         assert trained(log, paces) == [*TRIALS, *LOCAL_TRIALS, rest]
         record = log.record()
         assert record.spec.identity.protocols == chosen
@@ -71,6 +71,11 @@ def test_what_is_a_little_faster_is_chosen_where_the_usual_phase_is_slower_than_
     log = log_of(spec_of(ASP, LOCAL))
     paces = {"bsp": 0.0098, "asp": 0.01, LOCAL.second_protocol: 0.0095}
     assert trained(log, paces)[-1] == "local-sgd:8:semi-sync 388-4000"
+
+
+def test_what_halves_the_time_is_taken_at_once() -> None:
+    paces = {"bsp": 0.021, "asp": 0.01, LOCAL.second_protocol: 0.001}
+    assert trained(log_of(spec_of(ASP, LOCAL)), paces) == [*TRIALS, "asp 292-4000"]
 
 
 def test_it_stays_with_the_first_protocol_where_nothing_is_faster() -> None:
@@ -112,7 +117,7 @@ def test_what_a_run_has_no_room_for_is_not_tried(spec: TrialSpec, expected: list
 
 
 def test_who_goes_back_or_is_killed_does_not_try_again() -> None:
-    paces = {"bsp": 0.04, "asp": 0.01, LOCAL.second_protocol: 0.003}
+    paces = {"bsp": 0.018, "asp": 0.01, LOCAL.second_protocol: 0.003}
     spec = replace(spec_of(ASP, LOCAL), retry_percents=(25.0,))
     log = log_of(spec)
     before = trained(log, paces, 4)
