@@ -31,6 +31,7 @@ class Segment:
     start_worker_step: int  # done before it
     end_worker_step: int  # done after it
     checkpoint_percents: tuple[float, ...] = ()  # of W, written at its end
+    is_trial: bool = False  # to see how fast it is; replicas then move as one worker's steps do
 
 
 def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size: int = 1) -> int:

@@ -140,8 +140,8 @@ class SecondPhase:
             if trial is not None:
                 end = segment.start_worker_step + trial.left
                 if end >= segment.end_worker_step:
-                    return replace(segment, protocol=name)
-                return Segment(name, segment.start_worker_step, end)
+                    return replace(segment, protocol=name, is_trial=True)
+                return Segment(name, segment.start_worker_step, end, is_trial=True)
             self._choose(step_seconds)
         return replace(segment, protocol=self.chosen or segment.protocol)
 

@@ -451,6 +451,7 @@ class TrainingExecutor(StepExecutor):
         self._seed = seed
         self._exchange = Exchange.PUSH
         self._second_since: int | None = None
+        self._is_trial = False
         self.state = embeddings.load(state)
         self.loss = LossMean()
         self.is_finite = True
@@ -489,8 +490,11 @@ class TrainingExecutor(StepExecutor):
         members: Sequence[int],
         second_since: int | None,
         done: int | None = None,
+        *,
+        is_trial: bool = False,
     ) -> None:
         self._exchange, self._second_since = exchange, second_since
+        self._is_trial = is_trial
         is_replica = exchange is Exchange.REPLICA
         self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
         self._outer = begun(self.state.parameters) if is_replica else NO_OUTER
@@ -577,7 +581,8 @@ class TrainingExecutor(StepExecutor):
         # A replica moves as far as a round does; see `Exchange.gradients_per_update`.
         rate = self._configuration.rate(step, len(self._replicas) or ticket.batches)
         if self._exchange is Exchange.REPLICA:
-            self._replicas[worker] = self._moved(self._replicas[worker], gradient, rate, step)
+            own_rate = self._configuration.rate(step, 1) if self._is_trial else rate
+            self._replicas[worker] = self._moved(self._replicas[worker], gradient, own_rate, step)
             return ReplicaStep(squared_length(gradient.values), rate)
         if self._own:
             self._add(worker, gradient, rate, step)

@@ -322,6 +322,8 @@ class StepExecutor:
         members: Sequence[int],
         second_since: int | None,
         done: int | None = None,
+        *,
+        is_trial: bool = False,
     ) -> None:
         """A segment begins with these workers, none of which has a step under way.
 
@@ -622,7 +624,9 @@ class Timeline:
             batches = self._executor.batches(second_since)
             machine = choice.machine(members, done, second_since)
             self._steps = SegmentSteps(machine, done, segment.end_worker_step, batches=batches)
-            self._executor.begin(choice.exchange, members, second_since, done)
+            self._executor.begin(
+                choice.exchange, members, second_since, done, is_trial=segment.is_trial
+            )
             seconds, staleness = SegmentPlayer(
                 self._steps, self._times, self._executor, membership, start_seconds, self._on_done
             ).play()

@@ -368,7 +368,13 @@ def test_the_first_training_looks_for_the_fastest_second_phase_and_later_ones_us
     reference = write_tiny_job(tmp_path)
     text = (tmp_path / "tiny.py").read_text()
     longer = text.replace("total_worker_steps=48", "total_worker_steps=2800")
-    (tmp_path / "tiny.py").write_text(longer.replace("worker_steps=8,", "worker_steps=200,"))
+    for short, long in (
+        ("worker_steps=8,", "worker_steps=200,"),
+        ("(80,", "(1200,"),
+        ("60", "1000"),
+    ):
+        longer = longer.replace(short, long)  # so many tests that the guard has nothing to see
+    (tmp_path / "tiny.py").write_text(longer)
     cluster = ("--trainer", "simulated", "--profile", "bottleneck", "--workers", "8")
     run = Invoke(reference, *cluster, "--storage", sqlite_url, program=main)
     first = said_by(run)

@@ -354,6 +354,8 @@ class Ledger(StepExecutor):
         members: Sequence[int],
         second_since: int | None,
         done: int | None = None,
+        *,
+        is_trial: bool = False,
     ) -> None:
         assert not self._under_way
         assert not self._arrived, "the gradients of a round were forgotten"

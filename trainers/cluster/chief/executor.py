@@ -43,6 +43,7 @@ class ClusterExecutor:
         self._members = members
         self._note = note
         self._second_since: int | None = None
+        self._is_trial = False
         # The initial state of the replicas in a segment; None once one of them has changed.
         self._start: ModelState | None = None
         self._has_outer = False
@@ -56,11 +57,15 @@ class ClusterExecutor:
         second_since: int | None,
         done: int | None = None,
         after: AfterAverage = AfterAverage.KEPT,
+        *,
+        is_trial: bool = False,
     ) -> list[int]:
         """Begins a segment with these workers, after so many worker-steps; see `own_updates`.
 
-        `after` is what becomes of the workers' optimizers when their replicas are averaged.
+        `after` is what becomes of the workers' optimizers when their replicas are averaged. In a
+        trial replicas move as the steps of one worker do, as some jobs do not bear more.
         """
+        self._is_trial = is_trial
         self.exchange, self._second_since, self._start = exchange, second_since, None
         is_push = exchange is Exchange.PUSH
         self.has_own_slots = is_push and self._configuration.is_own(second_since)
@@ -114,6 +119,7 @@ class ClusterExecutor:
         taken: Collection[int] = (),
     ) -> StepDone:
         exchange, rate, momentum = self.exchange, 0.0, 0.0
+        is_slow = self._is_trial and exchange is Exchange.REPLICA
         if exchange in (Exchange.PUSH, Exchange.REPLICA):
             is_replica = exchange is Exchange.REPLICA
             # Each replica moves as far as a round does, as they are averaged.
@@ -129,7 +135,7 @@ class ClusterExecutor:
             ticket.worker_step,
             self._seed,
             exchange,
-            rate,
+            self._configuration.rate(ticket.worker_step, 1) if is_slow else rate,
             momentum,
             hold,
             tuple(taken),

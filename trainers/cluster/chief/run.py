@@ -240,7 +240,12 @@ class TrainingRun:
             self._coordinator.resting.clear()
         members, second_since = self._coordinator.members, self._log.second_since(segment)
         for lost in self._executor.begin(
-            choice.exchange, members, second_since, self._coordinator.done, choice.after
+            choice.exchange,
+            members,
+            second_since,
+            self._coordinator.done,
+            choice.after,
+            is_trial=segment.is_trial,
         ):
             self._coordinator.note_lost(lost)
         if self._log.is_switch(segment):
