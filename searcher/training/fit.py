@@ -7,12 +7,14 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, SkipValidation
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.learning.next_run import NextRun
+from syncswitch.searcher.python_calls import checked
 from syncswitch.searcher.selection import filed_policy, is_policy_file
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose
@@ -24,7 +26,7 @@ from syncswitch.storage.marks import renamed_parameter
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.policies.unmeasured import check_one_says_when, unmeasured_policy
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import USUAL_WORKERS, ScheduledJob, protocol_text
+from syncswitch.storage.records.job import LARGEST_SEED, USUAL_WORKERS, ScheduledJob, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -39,25 +41,26 @@ _LOG = logging.getLogger(__name__)
 
 
 @renamed_parameter("guard", "guarded", since="0.2", removal="0.3")
+@checked
 def fit(
     model: Any,
     x: Any,
     y: Any = None,
     *,
-    policy: TimingPolicy | str | Path | None = None,
-    switch_at: float | None = None,
-    epochs: int | None = None,
-    workers: int | None = None,
+    policy: SkipValidation[TimingPolicy | str | Path | None] = None,
+    switch_at: Annotated[float, Field(ge=0, le=100)] | None = None,
+    epochs: Annotated[int, Field(ge=1)] | None = None,
+    workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
     protocols: str | None = None,
     storage: str | None = None,
-    seed: int | None = None,
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None,
     observer: Observer | None = None,
     guarded: bool = True,
     learn: bool | None = None,
-    expected_runs: int = USUAL_EXPECTED_RUNS,
+    expected_runs: Annotated[int, Field(ge=1, le=1_000_000)] = USUAL_EXPECTED_RUNS,
     threshold: float | None = None,
     threshold_runs: int | None = None,
-    callbacks: Sequence[Any] = (),
+    callbacks: SkipValidation[Sequence[Any]] = (),
     **job: Any,
 ) -> FitRecord:
     """Trains a compiled Keras model as `syncswitch-run` trains a workload, and learns as it does.
@@ -139,10 +142,6 @@ def fit(
     if choice is not None and is_policy_file(choice):
         entry = filed_policy(choice)
         followed, found_for = entry.policy, entry.identity
-    if switch_at is not None and not 0 <= switch_at <= BASELINE_PERCENT:
-        raise UserError(f"switch_at is {switch_at:g}: give a percent from 0 to 100")
-    if workers is not None and workers < 1:
-        raise UserError(f"workers is {workers}: give a whole number of 1 or more")
     if epochs is None and followed is not None:
         job["total_worker_steps"] = followed.job.total_worker_steps
     elif epochs is None and "total_worker_steps" not in job:

@@ -168,7 +168,17 @@ def test_a_model_that_cannot_be_trained_is_refused(keras: Any, said: Said) -> No
     model.compile(of.LossScaleOptimizer(of.SGD()), "mse")
     refused(model)
     model.compile("sgd", "mse")
-    refused(model, workers=0)
+    for name, wrong in (
+        ("workers", 0),
+        ("workers", 2.5),
+        ("epochs", 0),
+        ("expected_runs", 0),
+        ("seed", -1),
+        ("seed", "a"),
+        ("switch_at", "x"),
+        ("observer", 3),
+    ):
+        refused(model, **{"policy": None, name: wrong})
 
 
 BAND = Band(0.9, 0.01, 2, (BandPoint(W, 0.9, 0.0),))
@@ -255,7 +265,10 @@ def test_without_a_policy_it_needs_a_length_and_one_who_says_when(keras: Any) ->
     for options, words in (
         ({"policy": None}, "nothing says how long to train: give epochs, or a policy"),
         ({"switch_at": 100}, "policy and switch_at both say when to switch: leave out one"),
-        ({"policy": None, "epochs": 1, "switch_at": -1}, "switch_at is -1: give a percent from 0"),
+        (
+            {"policy": None, "epochs": 1, "switch_at": -1},
+            "switch_at is -1: Input should be greater than or equal to 0",
+        ),
     ):
         with pytest.raises(UserError, match=words):
             fit(model, **constant(), **options)
