@@ -246,7 +246,7 @@ class RunLog:
         if segment is None or is_detour or self.is_before_switch or not self._spec.candidates:
             return segment
         was_chosen = self._second.reason
-        following = self._second.of(segment, self.position.phases)
+        following = self._second.of(segment, self.position.phases, self._evaluations)
         if self._second.reason != was_chosen:
             self._tell_chosen()
         return following

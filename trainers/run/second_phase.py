@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from syncswitch.storage.records.job import Protocols, protocol_text
-from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
 from syncswitch.trainers.job.schedule import Segment
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 
@@ -95,6 +95,22 @@ def _least_trial(protocols: Protocols, workers: int) -> _Trial:
     return _Trial(unit, 2 * unit, _PUSH_STEPS * unit)
 
 
+def _pace(phases: Sequence[PhaseRecord], evaluations: Sequence[Evaluation]) -> float | None:
+    """The seconds of a worker-step of the first phase; None without one.
+
+    Those before its first test are left out, if there is one: in them functions are compiled.
+    """
+    if not phases:
+        return None
+    first = phases[0]
+    steps, seconds = first.end_worker_step - first.start_worker_step, first.seconds
+    for test in evaluations[:1]:
+        if first.start_worker_step < test.worker_step < first.end_worker_step:
+            steps = first.end_worker_step - test.worker_step
+            seconds -= test.elapsed_seconds
+    return max(0.0, seconds) / steps if steps else None
+
+
 @dataclass
 class SecondPhase:
     """The second phase of one run, which tries its `candidates` unless there are none.
@@ -102,11 +118,13 @@ class SecondPhase:
     Attributes:
         chosen: The protocol of the rest; None while nothing is chosen.
         reason: What was chosen and why, with figures; None without trials.
+        first_step_seconds: The seconds of a worker-step before the switch; None without any.
     """
 
     spec: TrialSpec
     chosen: str | None = None
     reason: str | None = None
+    first_step_seconds: float | None = None
     _trials: dict[str, _Trial] = field(default_factory=dict)
 
     @property
@@ -127,14 +145,17 @@ class SecondPhase:
             (one for one in self.spec.candidates if one.second_protocol == self.chosen), own
         )
 
-    def of(self, segment: Segment, phases: Sequence[PhaseRecord]) -> Segment:
+    def of(
+        self, segment: Segment, phases: Sequence[PhaseRecord], evaluations: Sequence[Evaluation]
+    ) -> Segment:
         """The segment that follows the switch, which may be a trial.
 
-        `phases` are those of the run so far.
+        `phases` and `evaluations` are those of the run so far.
         """
-        step_seconds = self._first_step_seconds(phases)
         if self.chosen is None and not self._trials:
-            self._plan(segment, step_seconds)
+            self.first_step_seconds = _pace(phases, evaluations)
+            self._plan(segment, self.first_step_seconds)
+        step_seconds = self.first_step_seconds
         if self.chosen is None:
             name, trial = self._next_trial(step_seconds)
             if trial is not None:
@@ -165,17 +186,18 @@ class SecondPhase:
             name: [one.unit, one.warm_steps, one.steps, one.done, one.seconds]
             for name, one in self._trials.items()
         }
-        return {"chosen": self.chosen, "reason": self.reason, "trials": trials}
+        return {
+            "chosen": self.chosen,
+            "reason": self.reason,
+            "first_step_seconds": self.first_step_seconds,
+            "trials": trials,
+        }
 
     def remember(self, history: Mapping[str, Any]) -> None:
         """Restores a history."""
         self.chosen, self.reason = history["chosen"], history["reason"]
+        self.first_step_seconds = history["first_step_seconds"]
         self._trials = {name: _Trial(*values) for name, values in history["trials"].items()}
-
-    def _first_step_seconds(self, phases: Sequence[PhaseRecord]) -> float | None:
-        first = [one for one in phases if one.protocol == self.spec.identity.first_protocol]
-        steps = sum(one.end_worker_step - one.start_worker_step for one in first)
-        return sum(one.seconds for one in first) / steps if steps else None
 
     def _plan(self, segment: Segment, step_seconds: float | None) -> None:
         """Plans the trials; none where there is no room for them, or nothing to compare with."""

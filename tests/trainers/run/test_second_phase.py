@@ -8,7 +8,7 @@ import pytest
 
 from syncswitch.storage.records.guard import Band, GuardOutcome
 from syncswitch.storage.records.job import Protocols
-from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import StalenessCount
 from tests.records import changed
@@ -88,6 +88,16 @@ def test_it_stays_with_the_first_protocol_where_nothing_is_faster() -> None:
         "BSP does the rest, as nothing else is faster here: a worker-step takes 0.011 s in ASP,"
         " 0.01 s in BSP"
     )
+
+
+def test_what_the_first_steps_took_to_compile_does_not_count() -> None:
+    log = log_of(spec_of(ASP))
+    segment = log.next_segment()
+    assert segment is not None
+    log.add_evaluation(Evaluation(100, 9.0, 0.5, 1.0))
+    log.add_phase(segment, 252, 9.0 + 152 * 0.01, StalenessCount())
+    assert trained(log, {"bsp": 0.01, "asp": 0.011})[-1] == "bsp 292-4000"
+    assert "0.011 s in ASP, 0.01 s in BSP" in log.record().events[-2].reason
 
 
 def test_a_trial_of_fast_steps_is_longer() -> None:
