@@ -3,10 +3,5 @@
 from syncswitch.storage.former import former_names
 
 __getattr__ = former_names(
-    __name__,
-    {
-        "searcher.search.sampler": "BinarySearchSampler",
-        "searcher.strategies.adaptive.strategy": "AdaptiveStrategy",
-        "searcher.strategies.paper": "PaperStrategy",
-    },
+    __name__, {"syncswitch": "AdaptiveStrategy BinarySearchSampler PaperStrategy"}
 )

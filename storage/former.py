@@ -17,8 +17,8 @@ def former_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any
 
     Args:
         package: The module.
-        places: By module, without the `syncswitch.` in front, the names that it has now; one that
-            is called otherwise now is written `former=now`.
+        places: By public module, the names that it has now, and by private one those that have no
+            public place; one that is called otherwise now is written `former=now`.
     """
     place_of = {}
     for module, names in places.items():
@@ -30,13 +30,12 @@ def former_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any
         if name not in place_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, now = place_of[name]
-        door = next((one for one in _DOORS if now in import_module(one).__all__), None)
-        instead = "it is private now" if door is None else f"use {door}.{now}"
+        instead = f"use {module}.{now}" if module in _DOORS else "it is private now"
         warnings.warn(
             f"{package}.{name} is deprecated since 0.2 and goes in 0.3; {instead}",
             DeprecatedWarning,
             stacklevel=2,
         )
-        return getattr(import_module(f"syncswitch.{module}"), now)
+        return getattr(import_module(module), now)
 
     return find

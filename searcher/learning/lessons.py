@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.trial import BASELINE_PERCENT, PhaseRecord
-
-if TYPE_CHECKING:
-    pass
 
 # Replicates of uses begin here, beyond those of any search.
 _FIRST_REPLICATE = 1_000_000

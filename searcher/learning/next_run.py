@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from syncswitch.searcher.learning.job import band_of
 from syncswitch.searcher.learning.publishing import with_allowed_loss
@@ -16,9 +15,6 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import Protocols, ScheduledJob
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from syncswitch.searcher.learning.job import Revision, UsedJob, band_of
 from syncswitch.searcher.learning.lessons import lessons_of, shown_percent, tried_switches
@@ -26,9 +25,6 @@ from syncswitch.storage.trials.possible import check_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.summary import use_summary
-
-if TYPE_CHECKING:
-    pass
 
 
 def first_policy(

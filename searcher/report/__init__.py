@@ -2,4 +2,4 @@
 
 from syncswitch.storage.former import former_names
 
-__getattr__ = former_names(__name__, {"searcher.report.data": "ReportData load_report"})
+__getattr__ = former_names(__name__, {"syncswitch": "ReportData load_report"})

@@ -393,10 +393,11 @@ def _candidates(
     """
     trainer, rule = request.trainer, identity.momentum_after_switch
     is_said = request.pair is not None or not planned.is_first_switch
-    is_open = isinstance(trainer, ClusterChoice) and identity.workers > 1 and rule in OWN_RULES
-    if is_said or not is_open or planned.switch_percent >= BASELINE_PERCENT:
+    if is_said or not isinstance(trainer, ClusterChoice):
         return ()
-    assert isinstance(trainer, ClusterChoice)
+    can_gain = identity.workers > 1 and planned.switch_percent < BASELINE_PERCENT
+    if not can_gain or rule not in OWN_RULES:
+        return ()
     candidates = [identity.protocols]
     if workload.batch_after_switch == "same":  # local SGD has no other
         local = _LOCAL.format(rate=highest_rate(workload, identity.workers))
@@ -455,7 +456,6 @@ def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided
             "). Knowing it is expected to save these more time than a switch would save now. How"
             " early this job may switch is not known yet",
         ]
-    others = planned.candidates[1:]
     notice = unmeasured_text(
         replace(
             unmeasured_policy(identity),
@@ -468,7 +468,7 @@ def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided
         jobs=other_jobs_text(planned.own_jobs, identity.momentum_after_switch),
         has_runs=planned.policy is not None,
         span="this run" if left == 1 else f"the {left:,} runs to come",
-        others=[one.second_protocol for one in others] if planned.candidates else None,
+        candidates=[one.second_protocol for one in planned.candidates],
     )
     return [notice, "; to say how many runs you expect, ", Set("expected_runs", verb="use")]
 

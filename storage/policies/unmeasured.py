@@ -127,7 +127,7 @@ def unmeasured_text(
     span: str = "this run",
     has_runs: bool = False,
     untested: str | None = None,
-    others: Sequence[str] | None = None,
+    candidates: Sequence[str] = (),
 ) -> UserError:
     """Says what a training with such a policy does and why, and what is not known.
 
@@ -138,8 +138,8 @@ def unmeasured_text(
         span: What shall take the least time.
         has_runs: Whether the job has trained with a switch before.
         untested: Why no test can show that the switch fails, as a clause; None if tests can.
-        others: Second protocols beside that of the policy among which the run chooses by their
-            pace, the first one included; None if it does not choose.
+        candidates: Second protocols among which the run chooses by their pace, and the first one;
+            empty if it does not choose.
 
     Returns:
         A notice: sentences without the last full stop, and a verb in front that wants a subject.
@@ -151,9 +151,8 @@ def unmeasured_text(
     how = f"switches to {second} at {policy.switch_percent:g} %"
     if policy.switch_percent == 0:
         how = f"uses {second} from the start"
-    if others is not None:
-        named = candidates_text([policy.protocols.second_protocol, *others])
-        of_them = "of them" if others else "of it"
+    if candidates:
+        named, of_them = candidates_text(candidates), "of them" if candidates[1:] else "of it"
         how = (
             f"tries {named} at {policy.switch_percent:g} % and goes on with whichever {of_them} and"
             f" {first} is fastest here; a switch there"
@@ -163,13 +162,13 @@ def unmeasured_text(
         tests += ", which without a threshold notice little but a run that diverges"
     elif policy.protocols.momentum_after_switch == OWN_OPTIMIZER:
         tests += ", which with such an optimizer notice little but a run that diverges"
-    expected = f" {expected_sentences(policy, has_runs, knows_time=others is None)}"
+    expected = f" {expected_sentences(policy, has_runs, knows_time=not candidates)}"
     guarded = f"so it is guarded by {tests}; a failed switch costs {lost}"
     if untested is not None:
         guarded = f"and {untested}, so that nothing guards the switch"
         expected = ""  # known of guarded runs
     sources = f"{jobs} and its own runs" if has_runs else jobs
-    which = ", which" if others is None else ""
+    which = "" if candidates else ", which"
     text = (
         f"{how}{which} should be fastest for {span}, judging by {sources}. No run of {first}"
         f" alone has measured a target yet, {guarded}."

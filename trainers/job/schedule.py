@@ -184,26 +184,27 @@ def check_trial(spec: TrialSpec, own: ScheduledJob) -> None:
     check_job(spec, own)
 
 
-def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
-    """Refuses protocols that average whole models if the rows of layers are trained separately."""
+def for_embeddings(spec: TrialSpec, layers: Sequence[str]) -> TrialSpec:
+    """The trial where the rows of these layers are trained separately.
+
+    Refuses its protocols if they average whole models, and leaves out such candidates.
+    """
+    if not layers:
+        return spec
     identity = spec.identity
     for text in (identity.first_protocol, identity.second_protocol):
-        if layers and choose_protocol(text).exchange is Exchange.REPLICA:
+        if _averages_models(text):
             raise UnsuitableProtocolError(
                 f"protocol {text!r} averages whole models, and workload {identity.name!r} trains"
                 f" the table of layer {layers[0]!r} by its rows, which are kept on parameter"
                 " servers; take bsp, asp, ssp, dssp or gba, or set least_embedding_values to None"
             )
-
-
-def possible_candidates(spec: TrialSpec, layers: Sequence[str]) -> TrialSpec:
-    """Leaves out what cannot train the rows of these layers separately, see `check_embeddings`."""
-    kept = (
-        one
-        for one in spec.candidates
-        if not layers or choose_protocol(one.second_protocol).exchange is not Exchange.REPLICA
-    )
+    kept = (one for one in spec.candidates if not _averages_models(one.second_protocol))
     return replace(spec, candidates=tuple(kept))
+
+
+def _averages_models(protocol: str) -> bool:
+    return choose_protocol(protocol).exchange is Exchange.REPLICA
 
 
 def check_job(spec: TrialSpec, own: ScheduledJob) -> None:

@@ -284,6 +284,4 @@ def _copy(path: str, to: str) -> None:
     (shutil.copytree if os.path.isdir(path) else shutil.copy2)(path, to)
 
 
-__getattr__ = former_names(
-    __name__, {"trainers.pytorch.lightning": "SyncSwitchCallback=LightningCallback"}
-)
+__getattr__ = former_names(__name__, {"syncswitch": "SyncSwitchCallback=LightningCallback"})

@@ -289,6 +289,4 @@ def _copy_at(args: TrainingArguments, step: int) -> str:
     return os.path.join(args.output_dir, f"{_KEY}-{step}")
 
 
-__getattr__ = former_names(
-    __name__, {"trainers.pytorch.transformers": "SyncSwitchCallback=TransformersCallback"}
-)
+__getattr__ = former_names(__name__, {"syncswitch": "SyncSwitchCallback=TransformersCallback"})

@@ -55,13 +55,16 @@ class _Trial:
     seconds: float = 0.0  # of the steps that are timed
 
     @property
+    def end(self) -> int:
+        return self.warm_steps + self.steps
+
+    @property
     def is_over(self) -> bool:
-        return self.done >= self.warm_steps + self.steps
+        return self.done >= self.end
 
     @property
     def left(self) -> int:
-        end = self.warm_steps if self.done < self.warm_steps else self.warm_steps + self.steps
-        return end - self.done
+        return (self.warm_steps if self.done < self.warm_steps else self.end) - self.done
 
     @property
     def step_seconds(self) -> float:
@@ -79,8 +82,7 @@ def fitting(
     """The first ones of the candidates for whose trials a job has room."""
     kept, in_all = [], 0
     for protocols in candidates:
-        trial = _least_trial(protocols, workers)
-        in_all += trial.warm_steps + trial.steps
+        in_all += _least_trial(protocols, workers).end
         if in_all > _MOST_IN_ALL * total_worker_steps:
             break
         kept.append(protocols)
@@ -154,24 +156,23 @@ class SecondPhase:
         """
         if self.chosen is None and not self._trials:
             self.first_step_seconds = _pace(phases, evaluations)
-            self._plan(segment, self.first_step_seconds)
-        step_seconds = self.first_step_seconds
+            self._plan(segment)
         if self.chosen is None:
-            name, trial = self._next_trial(step_seconds)
+            name, trial = self._next_trial()
             if trial is not None:
                 end = segment.start_worker_step + trial.left
                 if end >= segment.end_worker_step:
                     return replace(segment, protocol=name, is_trial=True)
                 return Segment(name, segment.start_worker_step, end, is_trial=True)
-            self._choose(step_seconds)
+            self._choose()
         return replace(segment, protocol=self.chosen or segment.protocol)
 
-    def _next_trial(self, first_step_seconds: float | None) -> tuple[str, _Trial | None]:
+    def _next_trial(self) -> tuple[str, _Trial | None]:
         """The trial that is not over, and None once nothing more is worth a trial."""
         for name, trial in self._trials.items():
             if not trial.is_over:
                 return name, trial
-            if trial.step_seconds < _GOOD_ENOUGH * (first_step_seconds or 0.0):
+            if trial.step_seconds < _GOOD_ENOUGH * (self.first_step_seconds or 0.0):
                 break
         return "", None
 
@@ -199,9 +200,9 @@ class SecondPhase:
         self.first_step_seconds = history["first_step_seconds"]
         self._trials = {name: _Trial(*values) for name, values in history["trials"].items()}
 
-    def _plan(self, segment: Segment, step_seconds: float | None) -> None:
+    def _plan(self, segment: Segment) -> None:
         """Plans the trials; none where there is no room for them, or nothing to compare with."""
-        identity = self.spec.identity
+        identity, step_seconds = self.spec.identity, self.first_step_seconds
         workers, total = identity.workers, identity.total_worker_steps
         for protocols in fitting(self.spec.candidates, workers, total):
             self._trials[protocols.second_protocol] = _least_trial(protocols, workers)
@@ -211,18 +212,16 @@ class SecondPhase:
             self.chosen = segment.protocol
             return
         wanted = min(_LEAST_SECONDS / step_seconds if step_seconds else 0.0, _MOST_OF_JOB * total)
-        room = _MOST_IN_ALL * total - sum(
-            one.warm_steps + one.steps for one in self._trials.values()
-        )
+        room = _MOST_IN_ALL * total - sum(one.end for one in self._trials.values())
         for trial in self._trials.values():
             more = min(wanted - trial.steps, room / len(self._trials))
             trial.steps += trial.unit * max(0, math.floor(more / trial.unit))
 
-    def _choose(self, first_step_seconds: float | None) -> None:
+    def _choose(self) -> None:
         first = self.spec.identity.first_protocol
         paces = {name: one.step_seconds for name, one in self._trials.items() if one.is_over}
-        if first_step_seconds is not None:
-            paces[first] = first_step_seconds
+        if self.first_step_seconds is not None:
+            paces[first] = self.first_step_seconds
         usual = next(iter(self._trials))
         self.chosen = min(paces, key=lambda name: paces[name])
         why = "the fastest here"
