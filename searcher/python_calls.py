@@ -13,7 +13,6 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import ConfigDict, ValidationError, validate_call
 from typing_extensions import override
 
-from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.experimental import used_features
 from syncswitch.storage.errors import Run, Set, SyncSwitchError, UserError, Words
 from syncswitch.storage.marks import warn_of_experimental
@@ -77,6 +76,8 @@ class _PythonWords(Words):
 
 
 def _is_of_trainer(name: str) -> bool:
+    from syncswitch.searcher.backends.registry import TRAINERS  # which a look-up does not need
+
     return any(name in kind.options() for kind in TRAINERS)
 
 

@@ -109,12 +109,12 @@ def _estimated(record: TrialRecord) -> tuple[float, float] | None:
 
 def report_as_json(done: Training) -> dict[str, Any]:
     """The report as a document for JSON."""
-    from syncswitch.storage.policies.file import policy_to_dict
+    from syncswitch.storage.records.flat import flat
 
     policy, record, baseline, target = done.policy, done.record, baseline_of(done), done.target
     identity, guard = record.spec.identity, record.guard or GuardOutcome(record.spec.switch_percent)
     document: dict[str, Any] = {
-        "policy": None if policy is None else policy_to_dict(policy),
+        "policy": None if policy is None else flat(policy),
         "workload": identity.name,
         "fingerprint": identity.fingerprint,
         "workers": identity.workers,

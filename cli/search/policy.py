@@ -64,7 +64,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import policy_text as policy_file_text
-from syncswitch.storage.policies.file import policy_to_dict, read_policy_file, write_policy
+from syncswitch.storage.policies.file import read_policy_file, write_policy
 from syncswitch.storage.policies.registry import (
     CURRENT,
     EvidenceTrial,
@@ -382,7 +382,7 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
         summary = uses_of(database, policy)
     if as_json:
         found = None if revision is None else asdict(revision) | {"answer": flat(revision.answer)}
-        published = None if new is None else policy_to_dict(new)
+        published = None if new is None else flat(new)
         document = {"revision": found, "policy": published, "uses": uses_as_json(summary)}
         print_json(policy.job.metric.document(document))
         return
@@ -413,7 +413,7 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         digest, rule = known.identity.simulated_cluster, known.identity.momentum_after_switch
         more = {"simulated_cluster": digest, "momentum_after_switch": rule}
         job = {name: value for name, value in more.items() if value is not None}
-        print_json(known.policy.job.metric.document({**policy_to_dict(known.policy), **job}))
+        print_json(known.policy.job.metric.document({**flat(known.policy), **job}))
     else:
         _print_policy(known, uses)
     return None
@@ -485,7 +485,7 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
 
 def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
     return {
-        **entry.policy.job.metric.document(policy_to_dict(entry.policy)),
+        **entry.policy.job.metric.document(flat(entry.policy)),
         "aliases": list(entry.aliases),
         "imported_at": entry.imported_at,
         "simulated_cluster": entry.identity.simulated_cluster,

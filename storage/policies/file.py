@@ -62,11 +62,6 @@ def checked_content(policy: TimingPolicy) -> BaseModel:
     return content
 
 
-def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
-    """Returns the policy as JSON values; raises as `checked_content`."""
-    return checked_content(policy).model_dump(mode="json")
-
-
 def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
     """Returns the text of a policy file.
 
@@ -80,7 +75,7 @@ def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
     content = {**flat(workload.job), "reference": workload.reference}
     values = {
         "workload": _checked(WorkloadContent, content, "workload").model_dump(mode="json"),
-        "policy": policy_to_dict(policy),
+        "policy": checked_content(policy).model_dump(mode="json"),
     }
     document = {KEY: POLICY.version, "checksum": checksum_of(values), **values}
     return json.dumps(document, indent=2) + "\n"

@@ -168,7 +168,7 @@ def after(code: str, *, without: tuple[str, ...] = ()) -> dict[str, list[str]]:
         ("from syncswitch import UserError, TimingPolicy, Evaluation, TrialRecord", set()),
         ("from syncswitch import LoopSwitch, AveragePeriod", set()),
         ("from syncswitch import open_database, PolicyRegistry", {"sqlalchemy"}),
-        ("from syncswitch import lookup", {"pydantic", "sqlalchemy", "numpy"}),
+        ("from syncswitch import lookup", {"pydantic", "sqlalchemy"}),
         ("from syncswitch import Workload, Data, StreamedData", {"numpy"}),
     ],
 )

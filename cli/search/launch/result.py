@@ -30,8 +30,8 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import seconds_at_pace
-from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.queries.search_costs import SearchCost
+from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
@@ -46,7 +46,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
     policy, cost = result.policy, result.cost
     speed_up = speed_up_of(policy, cost.baseline_seconds)
     document: dict[str, Any] = {
-        "policy": policy_to_dict(policy),
+        "policy": flat(policy),
         "search": {
             "study": policy.study,
             "strategy": policy.strategy,
