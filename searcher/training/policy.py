@@ -48,7 +48,7 @@ from syncswitch.trainers.job.hyperparameters import highest_rate
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.schedule import check_length
 from syncswitch.trainers.protocols import check_protocols
-from syncswitch.trainers.run.second_phase import fitting
+from syncswitch.trainers.run.trials import fitting
 
 Interrupted = Callable[[Any, float | None], tuple[int, float] | None]
 """Finds the run that goes on, for a workload and the percent where it must have switched.

@@ -335,7 +335,8 @@ def trial_of(chosen: RunPlan, tell: Tell) -> TrialSpec:
         if warning is not None:
             tell(warning)
     spec = TrialSpec.of_policy(chosen.identity, run.switch_percent, chosen.seed, run.band)
-    return replace(spec, candidates=run.candidates)
+    is_guarded_use = run.band is not None and (run.learns or run.policy is not None)
+    return replace(spec, candidates=run.candidates, leaves_slow=is_guarded_use)
 
 
 _ATTEMPTS = 3  # as in a search

@@ -95,6 +95,8 @@ class TrialSpec:
         candidates: The protocols among which the run chooses its second one, at its switch: each is
             tried for a moment, and the fastest goes on, or the first protocol where none is faster.
             Empty for that of the identity.
+        leaves_slow: Whether a second phase that becomes slower than the first one was is left for
+            it, as also where there are candidates.
     """
 
     identity: ScheduledJob
@@ -112,6 +114,7 @@ class TrialSpec:
     band: Band | None = None
     retry_percents: tuple[float, ...] = ()
     candidates: tuple[Protocols, ...] = ()
+    leaves_slow: bool = False
 
     @classmethod
     def of_policy(

@@ -55,6 +55,7 @@ class StepDone:
     loss: float  # that of its batches, before the update
     staleness: int | None = None  # number of updates between pull and push; None on a replica
     replica: ReplicaStep | None = None  # what the protocol sees of a step on a replica
+    compute_seconds: float = 0.0  # of its gradients
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,8 @@ class RunLog:
         self._started_at = datetime.now(timezone.utc)
         self.guarding = Guarding(spec)
         self._second = SecondPhase(spec)
+        self._watched: Segment | None = None  # of the second phase, while it may be left
+        self._counted = (0, 0.0)  # worker-steps and training time that it has been told of
         self._observing = threading.Lock()
         self.position = Position(next_test=self._evaluation_after(0))
         self.reached = 0
@@ -141,7 +143,8 @@ class RunLog:
     def is_at_guarded_switch(self) -> bool:
         """Whether a guarded run is about to begin the second protocol for good."""
         is_now = self.last_protocol in (None, self._spec.identity.first_protocol)
-        return self.guarding.is_on and is_now and not self.is_before_switch
+        is_return = self._second.looks > 0  # from a comparison long after it
+        return self.guarding.is_on and is_now and not self.is_before_switch and not is_return
 
     def fork(self, done: int, first_protocol_done: int, elapsed_seconds: float) -> None:
         """Starts from another run's checkpoint; see `Position`."""
@@ -171,7 +174,7 @@ class RunLog:
         self.guarding.remember(content["guard"])
         if "second phase" in content:  # an older version had no choice
             self._second.remember(content["second phase"])
-            if self._second.is_first:
+            if self._second.is_first_alone:
                 self.guarding.stay()
         self.fork(done, first_protocol_done, elapsed_seconds)
         self.position = replace(
@@ -202,10 +205,25 @@ class RunLog:
     def add_phase(
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
     ) -> None:
-        before = self.position
         self.position = self.mark(segment, done, elapsed_seconds, staleness)
-        steps, seconds = done - before.done, elapsed_seconds - before.elapsed_seconds
-        self._second.add(segment.protocol, steps, seconds)
+        self.is_to_leave(done, elapsed_seconds)
+        self._watched = None
+
+    def add_step(self, worker: int, compute_seconds: float, busy_seconds: float) -> None:
+        """Counts what a step took: to compute, and in all but waiting for others."""
+        self._second.last_steps.add(worker, compute_seconds, busy_seconds)
+
+    def is_to_leave(self, done: int, elapsed_seconds: float) -> bool:
+        """Whether the segment under way is to end, as another protocol may be faster."""
+        segment, (counted, at) = self._watched, self._counted
+        if segment is None or done <= counted:
+            return False
+        self._counted = done, elapsed_seconds
+        was_chosen = self._second.reason
+        is_to_leave = self._second.add(segment.protocol, done - counted, elapsed_seconds - at)
+        if self._second.reason != was_chosen:
+            self.keep_event(self._chosen_event(done, elapsed_seconds))
+        return is_to_leave
 
     def fall_back(self, start: Position) -> None:
         """Goes back to a mark; events, and tests up to it, are kept."""
@@ -222,6 +240,9 @@ class RunLog:
         """Goes back to the switch; the lost time still counts, and tests are reported again."""
         start, event = self.guarding.go_back(self.done, now_seconds, self._evaluations)
         self.fall_back(replace(start, elapsed_seconds=now_seconds))
+        self._second.restart()
+        if self._second.is_first:
+            self.guarding.stay()
         self._told_step = start.done
         self.add_event(event)
 
@@ -243,13 +264,16 @@ class RunLog:
         """The segment to train next; see `schedule.next_segment`."""
         plan = self.guarding.plan
         segment = next_segment(plan, self.done, self.first_protocol_done, is_detour=is_detour)
-        if segment is None or is_detour or self.is_before_switch or not self._spec.candidates:
+        if segment is None or is_detour or self.is_before_switch or not self._second.is_on:
             return segment
         was_chosen = self._second.reason
-        following = self._second.of(segment, self.position.phases, self._evaluations)
+        segment = self._second.of(segment, self.position.phases, self._evaluations)
         if self._second.reason != was_chosen:
-            self._tell_chosen()
-        return following
+            if self._second.is_first_alone:
+                self.guarding.stay()
+            self.add_event(self._chosen_event(self.done, self.elapsed_seconds))
+        self._watched, self._counted = segment, (self.done, self.elapsed_seconds)
+        return segment
 
     def is_switch(self, segment: Segment) -> bool:
         return self.last_protocol not in (None, segment.protocol)
@@ -313,18 +337,17 @@ class RunLog:
         if not self.is_before_switch:
             why = f"the switch is at {self.guarding.plan.switch_percent:g} %"
             is_open = self._second.is_open
-            if self._spec.candidates:
-                why = "to see how fast it is" if is_open else "as it was chosen"
+            if is_open:
+                why = "to see how fast it is"
+            elif self._second.reason is not None:
+                why = "as it was chosen"
             reason = f"from {self.last_protocol} to {protocol}: {why}"
             kind = "tried" if is_open else "switched"
             self.add_event(RunEvent(kind, self.done, now_seconds, reason, seconds=seconds))
 
-    def _tell_chosen(self) -> None:
-        second, reason = self._second, self._second.reason
-        assert reason is not None
-        if second.is_first:
-            self.guarding.stay()
-        self.add_event(RunEvent("chosen", self.done, self.elapsed_seconds, reason))
+    def _chosen_event(self, done: int, now_seconds: float) -> RunEvent:
+        assert self._second.reason is not None
+        return RunEvent("chosen", done, now_seconds, self._second.reason)
 
     def add_event(self, event: RunEvent) -> None:
         self._events.append(event)

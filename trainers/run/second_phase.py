@@ -1,29 +1,36 @@
-"""Which second phase a run takes: each is tried at the switch, and the fastest goes on; pure.
+"""Which second phase a run takes, and whether it is left again for a faster one; pure.
 
-The steps of a trial are steps of the training like any other. How long a step takes in the first
-protocol is known from the steps before the switch.
+A run with candidates tries them at its switch, and the fastest goes on. How long a step takes in
+the first protocol is known from the steps before the switch. A second phase that has become slower
+than that for some time is compared once more, with what the others take now. The steps of a trial
+are steps of the training like any other.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from syncswitch.storage.records.job import Protocols, protocol_text
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
 from syncswitch.trainers.job.schedule import Segment
-from syncswitch.trainers.protocols import Exchange, choose_protocol
-
-_LEAST_SECONDS = 0.3
-"""How long a trial should take, so that one hiccup of a machine does not decide."""
+from syncswitch.trainers.run.step_times import LastSteps, StepTimes
+from syncswitch.trainers.run.trials import (
+    LATER_STEPS,
+    LEAST_SECONDS,
+    MOST_IN_ALL,
+    Trial,
+    Watch,
+    fitting,
+    is_replica,
+    least_trial,
+    pace_of,
+)
 
 _MOST_OF_JOB = 0.02
 """The share of the worker-steps that a trial may have for that."""
-
-_MOST_IN_ALL = 0.15
-"""The share of the worker-steps that all trials may have; what needs more is left out."""
 
 _LESS_USUAL = 0.9
 """The share of the first candidate's time that another one needs to be chosen instead.
@@ -34,118 +41,76 @@ What it costs in accuracy is less certain: momenta of a rate that is too hot bea
 _GOOD_ENOUGH = 0.5
 """The share of the first protocol's time with which a candidate ends the trials: all are a risk."""
 
-_PUSH_STEPS = 8
-"""Steps of each worker in a trial where every gradient is pushed, at least."""
+_IN_A_ROW = 3
+"""So often it has to be too slow in a row; twice as often after each comparison."""
 
-_LOCAL_PERIODS = 2
-"""Periods of a trial of local SGD, at least."""
-
-
-@dataclass
-class _Trial:
-    """The steps of a candidate; in the first ones its functions are compiled.
-
-    Both are multiples of `unit`: a step of each worker, or a period.
-    """
-
-    unit: int
-    warm_steps: int
-    steps: int
-    done: int = 0
-    seconds: float = 0.0  # of the steps that are timed
-
-    @property
-    def end(self) -> int:
-        return self.warm_steps + self.steps
-
-    @property
-    def is_over(self) -> bool:
-        return self.done >= self.end
-
-    @property
-    def left(self) -> int:
-        return (self.warm_steps if self.done < self.warm_steps else self.end) - self.done
-
-    @property
-    def step_seconds(self) -> float:
-        return self.seconds / max(1, self.done - self.warm_steps)
-
-    def add(self, steps: int, seconds: float) -> None:
-        if self.done >= self.warm_steps:
-            self.seconds += seconds
-        self.done += steps
-
-
-def fitting(
-    candidates: Sequence[Protocols], workers: int, total_worker_steps: int
-) -> tuple[Protocols, ...]:
-    """The first ones of the candidates for whose trials a job has room."""
-    kept, in_all = [], 0
-    for protocols in candidates:
-        in_all += _least_trial(protocols, workers).end
-        if in_all > _MOST_IN_ALL * total_worker_steps:
-            break
-        kept.append(protocols)
-    return tuple(kept)
-
-
-def _least_trial(protocols: Protocols, workers: int) -> _Trial:
-    choice = choose_protocol(protocols.second_protocol)
-    unit = workers * choice.period_steps
-    if choice.exchange is Exchange.REPLICA:
-        return _Trial(unit, unit, _LOCAL_PERIODS * unit)
-    return _Trial(unit, 2 * unit, _PUSH_STEPS * unit)
-
-
-def _pace(phases: Sequence[PhaseRecord], evaluations: Sequence[Evaluation]) -> float | None:
-    """The seconds of a worker-step of the first phase; None without one.
-
-    Those before its first test are left out, if there is one: in them functions are compiled.
-    """
-    if not phases:
-        return None
-    first = phases[0]
-    steps, seconds = first.end_worker_step - first.start_worker_step, first.seconds
-    for test in evaluations[:1]:
-        if first.start_worker_step < test.worker_step < first.end_worker_step:
-            steps = first.end_worker_step - test.worker_step
-            seconds -= test.elapsed_seconds
-    return max(0.0, seconds) / steps if steps else None
+_SLOWER = 1.05
+"""Times another pace from which on a phase is slower."""
 
 
 @dataclass
 class SecondPhase:
-    """The second phase of one run, which tries its `candidates` unless there are none.
+    """The second phase of one run.
 
     Attributes:
         chosen: The protocol of the rest; None while nothing is chosen.
-        reason: What was chosen and why, with figures; None without trials.
-        first_step_seconds: The seconds of a worker-step before the switch; None without any.
+        reason: What was chosen last and why, with figures; None without trials.
+        first_step_seconds: The seconds of a worker-step in the first protocol, when it was last
+            used; None without any.
+        first_times: What its steps took then; None if that is not known.
+        second: The second protocol that was chosen last; None before.
+        looks: How often the second phase was compared again.
+        last_steps: The steps of the segment under way.
     """
 
     spec: TrialSpec
     chosen: str | None = None
     reason: str | None = None
     first_step_seconds: float | None = None
-    _trials: dict[str, _Trial] = field(default_factory=dict)
+    first_times: StepTimes | None = None
+    second: str | None = None
+    looks: int = 0
+    last_steps: LastSteps = field(init=False)
+    _trials: dict[str, Trial] = field(default_factory=dict)
+    _again: dict[str, Trial] = field(default_factory=dict)
+    _slow_seconds: float = 0.0  # of a worker-step, in the phase that is compared again
+    _trial_steps: int = 0
+    _watch: Watch | None = None
+
+    def __post_init__(self) -> None:
+        self.last_steps = LastSteps(self.spec.identity.workers)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the run may choose, or leave what was chosen."""
+        return bool(self.spec.candidates) or self.spec.leaves_slow
 
     @property
     def is_open(self) -> bool:
         """Whether the run has yet to choose."""
-        return bool(self.spec.candidates) and self.chosen is None
+        return self.is_on and (self.chosen is None or bool(self._again))
 
     @property
     def is_first(self) -> bool:
-        """Whether the run stays with its first protocol, as no other one is faster."""
+        """Whether the first protocol does the rest."""
         return self.chosen == self.spec.identity.first_protocol
+
+    @property
+    def is_first_alone(self) -> bool:
+        """Whether no second phase was chosen at all, as none is faster."""
+        return self.is_first and self.second is None
 
     @property
     def protocols(self) -> Protocols:
         """The protocols of the run, with the second one that was chosen."""
         own = self.spec.identity.protocols
         return next(
-            (one for one in self.spec.candidates if one.second_protocol == self.chosen), own
+            (one for one in self.spec.candidates if one.second_protocol == self.second), own
         )
+
+    @property
+    def _first(self) -> str:
+        return self.spec.identity.first_protocol
 
     def of(
         self, segment: Segment, phases: Sequence[PhaseRecord], evaluations: Sequence[Evaluation]
@@ -155,86 +120,268 @@ class SecondPhase:
         `phases` and `evaluations` are those of the run so far.
         """
         if self.chosen is None and not self._trials:
-            self.first_step_seconds = _pace(phases, evaluations)
+            self.first_step_seconds = pace_of(phases, evaluations)
+            self.first_times = self.last_steps.times()
             self._plan(segment)
-        if self.chosen is None:
-            name, trial = self._next_trial()
-            if trial is not None:
-                end = segment.start_worker_step + trial.left
-                if end >= segment.end_worker_step:
-                    return replace(segment, protocol=name, is_trial=True)
-                return Segment(name, segment.start_worker_step, end, is_trial=True)
-            self._choose()
-        return replace(segment, protocol=self.chosen or segment.protocol)
+        name, trial = self._due()
+        self.last_steps.clear()
+        if trial is None:
+            self._begin_watch()
+            return replace(segment, protocol=self.chosen or segment.protocol)
+        if self.chosen is None and name == self._usual:
+            return replace(segment, protocol=name)  # it goes on if nothing else may be faster
+        is_averaged = is_replica(name)
+        end = segment.start_worker_step + trial.left
+        if end >= segment.end_worker_step:
+            return replace(segment, protocol=name, is_trial=is_averaged)
+        return Segment(name, segment.start_worker_step, end, is_trial=is_averaged)
 
-    def _next_trial(self) -> tuple[str, _Trial | None]:
-        """The trial that is not over, and None once nothing more is worth a trial."""
-        for name, trial in self._trials.items():
-            if not trial.is_over:
-                return name, trial
-            if trial.step_seconds < _GOOD_ENOUGH * (self.first_step_seconds or 0.0):
-                break
+    def _due(self) -> tuple[str, Trial | None]:
+        """The trial that is due, and None once a protocol is chosen."""
+        if self._again:
+            for name, trial in self._again.items():
+                if not trial.is_over:
+                    return name, trial
+            self._choose_again()
+        elif self.chosen is None:
+            name, following = self._next_trial()
+            if following is not None:
+                return name, following
+            self._choose()
         return "", None
 
-    def add(self, protocol: str, steps: int, seconds: float) -> None:
-        """Counts a segment after the switch."""
-        if self.chosen is None and (trial := self._trials.get(protocol)) is not None:
-            trial.add(steps, seconds)
+    def add(self, protocol: str, steps: int, seconds: float) -> bool:
+        """Counts steps after the switch; whether the segment is to end with them."""
+        if self._again:
+            if (trial := self._again.get(protocol)) is not None:
+                trial.add(steps, seconds)
+            return False
+        if self.chosen is None:
+            if (trial := self._trials.get(protocol)) is not None:
+                trial.add(steps, seconds)
+            return trial is not None and protocol == self._usual and self._ends(trial)
+        if protocol != self.chosen or self.is_first or self._watch is None:
+            return False
+        pace = self._watch.add(steps, seconds)
+        return pace is not None and self._is_too_slow(pace)
+
+    def restart(self) -> None:
+        """Forgets what it compared, as the run goes back to the switch."""
+        self.looks, self._watch = 0, None
+        self._again.clear()
 
     def history(self) -> dict[str, Any]:
         """What is known so far, as JSON."""
-        trials = {
-            name: [one.unit, one.warm_steps, one.steps, one.done, one.seconds]
-            for name, one in self._trials.items()
-        }
         return {
             "chosen": self.chosen,
             "reason": self.reason,
             "first_step_seconds": self.first_step_seconds,
-            "trials": trials,
+            "first_times": None if self.first_times is None else asdict(self.first_times),
+            "second": self.second,
+            "looks": self.looks,
+            "trials": _written(self._trials),
+            "again": _written(self._again),
+            "slow_seconds": self._slow_seconds,
+            "trial_steps": self._trial_steps,
         }
 
     def remember(self, history: Mapping[str, Any]) -> None:
-        """Restores a history."""
+        """Restores a history; an older version had no later comparisons."""
         self.chosen, self.reason = history["chosen"], history["reason"]
         self.first_step_seconds = history["first_step_seconds"]
-        self._trials = {name: _Trial(*values) for name, values in history["trials"].items()}
+        if (times := history.get("first_times")) is not None:
+            self.first_times = StepTimes(tuple(times["compute"]), times["exchange"])
+        self.second = history.get("second", None if self.is_first else self.chosen)
+        self.looks = history.get("looks", 0)
+        self._trials = _read(history["trials"])
+        self._again = _read(history.get("again", {}))
+        self._slow_seconds = history.get("slow_seconds", 0.0)
+        self._trial_steps = history.get("trial_steps", 0)
+
+    @property
+    def _usual(self) -> str | None:
+        return next(iter(self._trials), None)
 
     def _plan(self, segment: Segment) -> None:
         """Plans the trials; none where there is no room for them, or nothing to compare with."""
         identity, step_seconds = self.spec.identity, self.first_step_seconds
         workers, total = identity.workers, identity.total_worker_steps
         for protocols in fitting(self.spec.candidates, workers, total):
-            self._trials[protocols.second_protocol] = _least_trial(protocols, workers)
+            self._trials[protocols.second_protocol] = least_trial(
+                protocols.second_protocol, workers
+            )
         if step_seconds is None and len(self._trials) < 2:
             self._trials.clear()
         if not self._trials:
-            self.chosen = segment.protocol
+            self.chosen = self.second = segment.protocol
             return
-        wanted = min(_LEAST_SECONDS / step_seconds if step_seconds else 0.0, _MOST_OF_JOB * total)
-        room = _MOST_IN_ALL * total - sum(one.end for one in self._trials.values())
+        wanted = min(LEAST_SECONDS / step_seconds if step_seconds else 0.0, _MOST_OF_JOB * total)
+        room = MOST_IN_ALL * total - sum(one.end for one in self._trials.values())
         for trial in self._trials.values():
-            more = min(wanted - trial.steps, room / len(self._trials))
-            trial.steps += trial.unit * max(0, math.floor(more / trial.unit))
+            trial.lengthen(min(wanted - trial.steps, room / len(self._trials)))
 
-    def _choose(self) -> None:
-        first = self.spec.identity.first_protocol
+    def _next_trial(self) -> tuple[str, Trial | None]:
+        """The trial that is not over, and None once nothing more is worth a trial."""
+        for name, trial in self._trials.items():
+            if not trial.is_over:
+                if self._may_be_fastest(name):
+                    return name, trial
+            elif trial.step_seconds < _GOOD_ENOUGH * (self.first_step_seconds or 0.0):
+                break
+        return "", None
+
+    def _may_be_fastest(self, name: str) -> bool:
+        """Whether what the workers take to compute leaves it room to be chosen."""
+        times, first = self.first_times, self.first_step_seconds
+        if times is None or first is None:
+            return True
+        limit, tried = first, self._trials[self._usual or name]
+        if tried.is_over and tried.step_seconds < first:
+            limit = tried.step_seconds
+        return times.least < _LESS_USUAL * limit
+
+    def _ends(self, trial: Trial) -> bool:
+        """Whether the phase that is begun first is left, once it is timed."""
+        if not trial.is_over:
+            return False
+        _, following = self._next_trial()
+        if following is not None or self._fastest() != self._usual:
+            return True
+        self._choose()
+        self._begin_watch()
+        return False
+
+    def _paces(self) -> dict[str, float]:
+        """The seconds of a worker-step in what was tried, and in the first protocol."""
         paces = {name: one.step_seconds for name, one in self._trials.items() if one.is_over}
         if self.first_step_seconds is not None:
-            paces[first] = self.first_step_seconds
-        usual = next(iter(self._trials))
-        self.chosen = min(paces, key=lambda name: paces[name])
-        why = "the fastest here"
+            paces[self._first] = self.first_step_seconds
+        return paces
+
+    def _fastest(self) -> str | None:
+        """What is to be chosen of what was tried."""
+        paces, usual = self._paces(), self._usual
+        if not paces:
+            return None
+        fastest = min(paces, key=lambda name: paces[name])
+        if usual not in paces or fastest in (usual, self._first):
+            return fastest
+        is_faster = paces[usual] < paces.get(self._first, math.inf)
+        is_enough = paces[fastest] < _LESS_USUAL * paces[usual]
+        return fastest if is_enough or not is_faster else usual
+
+    def _choose(self) -> None:
+        paces, usual = self._paces(), self._usual
+        self.chosen = self._fastest() or usual
+        self._trial_steps += sum(one.done for one in self._trials.values())
         if self.is_first:
             why = "as nothing else is faster here"
-        elif (
-            self.chosen != usual
-            and paces[usual] < paces.get(first, math.inf)
-            and paces[self.chosen] >= _LESS_USUAL * paces[usual]
-        ):
-            why, self.chosen = "as nothing else is a tenth faster here", usual
-        times = (f"{pace:.3g} s in {protocol_text(name)}" for name, pace in paces.items())
+            if len(paces) < 2:
+                why = "as nothing else can be a tenth faster here"
+        else:
+            self.second = self.chosen
+            is_fastest = not paces or paces[self.second or ""] <= min(paces.values())
+            why = "the fastest here" if is_fastest else "as nothing else is a tenth faster here"
+        self._say("does the rest", why, paces)
+
+    def _say(self, what: str, why: str, paces: Mapping[str, float]) -> None:
+        times = ", ".join(f"{pace:.3g} s in {protocol_text(name)}" for name, pace in paces.items())
         self.reason = (
-            f"{protocol_text(self.chosen)} does the rest, {why}: a worker-step takes"
-            f" {', '.join(times)}"
+            f"{protocol_text(self.chosen or '')} {what}, {why}: a worker-step takes {times}"
         )
+        first = paces.get(self._first)
+        if self.first_times is not None and first is not None:
+            text = self.first_times.text(first)
+            self.reason += f"; in {protocol_text(self._first)} {text}"
+
+    def _begin_watch(self) -> None:
+        if self.chosen is None or self.is_first:
+            self._watch = None
+            return
+        trial = least_trial(self.chosen, self.spec.identity.workers)
+        stretch = max(LATER_STEPS * self.spec.identity.workers, trial.unit)
+        self._watch = Watch(stretch, trial.warm_steps)
+
+    def _is_too_slow(self, pace: float) -> bool:
+        """Whether the chosen phase is to be compared again after a stretch of this pace."""
+        watch = self._watch
+        assert watch is not None
+        if pace <= _SLOWER * self._other_pace():
+            watch.slow.clear()
+            return False
+        watch.slow.append(pace)
+        if len(watch.slow) < _IN_A_ROW << self.looks:
+            return False
+        self._slow_seconds = sum(watch.slow) / len(watch.slow)
+        self._again = self._later_trials()
+        if not self._again:
+            self._watch = None  # no room to make sure
+            return False
+        self.looks += 1
+        return True
+
+    def _other_pace(self) -> float:
+        """The seconds of a worker-step in the fastest of the others, as far as is known.
+
+        The first protocol waits for the slowest worker, which may be another one by now.
+        """
+        first, now = self.first_step_seconds, self.last_steps.times()
+        if first is None:
+            return math.inf
+        if self.first_times is not None and now is not None:
+            changed = now.least_in_rounds - self.first_times.least_in_rounds
+            first = max(first + changed, now.least_in_rounds)
+        tried = (
+            one.step_seconds / _LESS_USUAL
+            for name, one in self._trials.items()
+            if name != self.chosen and one.is_over and not self.looks
+        )
+        return min([first, *tried])
+
+    def _later_trials(self) -> dict[str, Trial]:
+        """What is compared with a phase that is too slow, as far as the job has room for it."""
+        identity, now = self.spec.identity, self.last_steps.times()
+        workers, total = identity.workers, identity.total_worker_steps
+        room = MOST_IN_ALL * total - self._trial_steps
+        step_seconds = self.first_step_seconds or self._slow_seconds
+        wanted = min(LEAST_SECONDS / step_seconds, _MOST_OF_JOB * total)
+        found = {self._first: Trial(workers, workers, LATER_STEPS * workers)}
+        found[self._first].lengthen(wanted - found[self._first].steps)
+        room -= found[self._first].end
+        for protocols in self.spec.candidates:
+            name = protocols.second_protocol
+            trial = least_trial(name, workers)
+            least = 0.0 if now is None else _SLOWER * now.least
+            if name == self.chosen or least > self._slow_seconds or trial.end > room:
+                continue
+            found[name] = trial
+            room -= trial.end
+        return found if room >= 0 else {}
+
+    def _choose_again(self) -> None:
+        before, first = self.chosen or "", self._again[self._first]
+        paces = {before: self._slow_seconds}
+        paces |= {name: one.step_seconds for name, one in self._again.items()}
+        self.first_step_seconds = first.step_seconds
+        self.first_times = None  # the last steps may be those of another protocol
+        self._trial_steps += sum(one.done for one in self._again.values())
+        self._again.clear()
+        fastest = min(paces, key=lambda name: paces[name])
+        if _SLOWER * paces[fastest] < paces[before]:
+            self.chosen = fastest
+            if not self.is_first:
+                self.second = fastest
+            self._say("does the rest", f"as {protocol_text(before)} is slower by now", paces)
+        else:
+            self._say("goes on", "as nothing else is faster by now", paces)
+
+
+def _written(trials: Mapping[str, Trial]) -> dict[str, list[float]]:
+    return {
+        name: [one.unit, one.warm_steps, one.steps, one.done, one.seconds]
+        for name, one in trials.items()
+    }
+
+
+def _read(trials: Mapping[str, Sequence[Any]]) -> dict[str, Trial]:
+    return {name: Trial(*values) for name, values in trials.items()}

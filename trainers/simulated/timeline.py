@@ -358,6 +358,7 @@ class _Step:
     ticket: Ticket
     start_seconds: float
     pulled_updates: int = 0
+    compute_seconds: float = 0.0
 
 
 class SegmentPlayer:
@@ -369,7 +370,8 @@ class SegmentPlayer:
     direction separately. A step on a replica only computes.
 
     The segment begins at the training time `start_seconds`. `on_done` is called with the number of
-    worker-steps done and the training time after each update; both ascend.
+    worker-steps done and the training time after each update; both ascend. `on_step` is called
+    after each step with its worker, and the seconds of computing it and of all but waiting.
     """
 
     def __init__(
@@ -380,12 +382,14 @@ class SegmentPlayer:
         membership: Membership,
         start_seconds: float,
         on_done: Callable[[int, float], None],
+        on_step: Callable[[int, float, float], None] = lambda *_: None,
     ) -> None:
         self._steps = steps
         self._times = times
         self._executor = executor
         self._membership = membership
         self._on_done = on_done
+        self._on_step = on_step
         self._down: SharedLink[_Step] = times.server_link()
         self._up: SharedLink[_Step] = times.server_link()
         self._has_links = self._down.is_limited and times.model_bytes > 0
@@ -453,7 +457,7 @@ class SegmentPlayer:
         if self._steps.exchange is Exchange.REPLICA:
             # A flag goes to all others, and theirs arrive at about the same time.
             flags_seconds = self._times.latency_seconds if self._steps.has_flags else 0.0
-            seconds = self._compute_seconds(step.ticket, now) + flags_seconds
+            seconds = self._compute_seconds(step, now) + flags_seconds
             self._at(now + seconds, self._finish, step)
         elif self._has_links:
             self._down.start(now, step.ticket.worker, self._times.model_bytes, step)
@@ -462,13 +466,15 @@ class SegmentPlayer:
 
     def _compute(self, step: _Step, now: float) -> None:
         there = now + self._times.latency_seconds
-        seconds = self._compute_seconds(step.ticket, there)
+        seconds = self._compute_seconds(step, there)
         self._at(there + seconds + self._times.latency_seconds, self._push, step)
 
-    def _compute_seconds(self, ticket: Ticket, now: float) -> float:
+    def _compute_seconds(self, step: _Step, now: float) -> float:
+        ticket = step.ticket
         worker = ticket.worker
         seconds = self._times.compute_seconds(worker, ticket.worker_step, now, ticket.batches)
-        return self._membership.slowed(worker, seconds)
+        step.compute_seconds = self._membership.slowed(worker, seconds)
+        return step.compute_seconds
 
     def _push(self, step: _Step, now: float) -> None:
         if self._has_links:
@@ -487,8 +493,10 @@ class SegmentPlayer:
         self._at(now, self._finish, step)
 
     def _finish(self, step: _Step, now: float) -> None:
-        worker = step.ticket.worker
+        worker, batches = step.ticket.worker, step.ticket.batches
         del self._under_way[worker]
+        busy_seconds = now - step.start_seconds
+        self._on_step(worker, step.compute_seconds / batches, busy_seconds / batches)
         seen = self._executor.push(step.ticket)
         if self._steps.exchange is not Exchange.REPLICA:
             self._staleness.add(self._updates - step.pulled_updates)
@@ -628,7 +636,13 @@ class Timeline:
                 choice.exchange, members, second_since, done, is_trial=segment.is_trial
             )
             seconds, staleness = SegmentPlayer(
-                self._steps, self._times, self._executor, membership, start_seconds, self._on_done
+                self._steps,
+                self._times,
+                self._executor,
+                membership,
+                start_seconds,
+                self._on_done,
+                log.add_step,
             ).play()
             self._executor.finish()
             log.add_phase(segment, self._steps.done, seconds, staleness)
@@ -637,6 +651,11 @@ class Timeline:
     def stop(self) -> None:
         if self._steps is not None:
             self._steps.stop()
+
+    def cut(self) -> None:
+        """Ends the segment here."""
+        assert self._steps is not None
+        self._steps.cut()
 
 
 @dataclass(frozen=True, slots=True)

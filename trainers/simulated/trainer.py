@@ -95,6 +95,8 @@ class SimulatedRun:
             self._evaluate(done, seconds)
         if self._log.is_stopping:
             self._timeline.stop()
+        elif self._log.is_to_leave(done, seconds):
+            self._timeline.cut()
 
     def _save(self, percents: Sequence[float]) -> None:
         path = checkpoint_path(self._spec, percents[-1], ".npz")

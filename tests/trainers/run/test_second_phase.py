@@ -1,7 +1,8 @@
-"""A run tries second phases, and goes on with the fastest."""
+"""A run tries second phases, goes on with the fastest, and leaves one that becomes slow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,11 @@ from tests.trainers.jobs import RecordingObserver
 
 ASP = Protocols("bsp", "asp", "own-momentum")
 LOCAL = Protocols("bsp", "local-sgd:8:semi-sync", "semi-sync")
+LOCAL_NAME = LOCAL.second_protocol
 W, N = 4_000, 4
+
+Paces = Mapping[str, float | Callable[[int], float]]
+"""Seconds of a worker-step by protocol, or by the worker-steps that are done."""
 
 
 def spec_of(*candidates: Protocols, percent: float = 6.25) -> TrialSpec:
@@ -26,40 +31,57 @@ def spec_of(*candidates: Protocols, percent: float = 6.25) -> TrialSpec:
     return replace(spec, identity=own, band=Band(None, 0.01), candidates=candidates)
 
 
+def later(**changes: object) -> TrialSpec:
+    """A run with a policy."""
+    return replace(spec_of(), leaves_slow=True, **changes)  # type: ignore[arg-type]
+
+
 def log_of(spec: TrialSpec) -> RunLog:
     return RunLog(spec, RecordingObserver(), lambda accuracy: False)
 
 
-def trained(log: RunLog, step_seconds: dict[str, float], segments: int = 100) -> list[str]:
-    """Trains at these paces; the stretches as `protocol start-end`."""
+def trained(
+    log: RunLog, paces: Paces, segments: int = 100, compute: Mapping[int, float] | None = None
+) -> list[str]:
+    """Trains at these paces, and with what workers compute; the stretches as `protocol start-end`.
+
+    Whether a segment ends is asked after each step.
+    """
     found = []
     while len(found) < segments and (segment := log.next_segment()) is not None:
+        name = segment.protocol
         if log.is_switch(segment):
-            log.add_switch(segment.protocol, 0.0, log.elapsed_seconds)
+            log.add_switch(name, 0.0, log.elapsed_seconds)
         if log.is_at_guarded_switch:
             log.keep_switch()
-        start, end = segment.start_worker_step, segment.end_worker_step
-        seconds = log.elapsed_seconds + (end - start) * step_seconds[segment.protocol]
-        log.add_phase(segment, end, seconds, StalenessCount())
-        found.append(f"{segment.protocol} {start}-{end}")
+        done, seconds, pace = segment.start_worker_step, log.elapsed_seconds, paces[name]
+        size = N if name == "bsp" else 1
+        while done < segment.end_worker_step:
+            steps = min(size, segment.end_worker_step - done)
+            done, seconds = done + steps, seconds + steps * (pace(done) if callable(pace) else pace)
+            for worker, own_seconds in (compute or {}).items():
+                log.add_step(worker, own_seconds, own_seconds + 0.001)
+            if log.is_to_leave(done, seconds):
+                break
+        log.add_phase(segment, done, seconds, StalenessCount())
+        found.append(f"{name} {segment.start_worker_step}-{done}")
     return found
 
 
-TRIALS = ["bsp 0-252", "asp 252-260", "asp 260-292"]
-LOCAL_TRIALS = ["local-sgd:8:semi-sync 292-324", "local-sgd:8:semi-sync 324-388"]
+LOCAL_TRIALS = [f"{LOCAL_NAME} 292-324", f"{LOCAL_NAME} 324-388"]
 
 
 def test_the_fastest_goes_on() -> None:
     """Of each a few steps warm up, and those after them are timed."""
     for local_seconds, rest, chosen in (
-        (0.003, "local-sgd:8:semi-sync 388-4000", LOCAL),
+        (0.003, f"{LOCAL_NAME} 388-4000", LOCAL),
         (0.0095, "asp 388-4000", ASP),  # not a tenth faster
-        (0.0089, "local-sgd:8:semi-sync 388-4000", LOCAL),
+        (0.0089, f"{LOCAL_NAME} 388-4000", LOCAL),
         (0.02, "asp 388-4000", ASP),
     ):
         log = log_of(spec_of(ASP, LOCAL))
-        paces = {"bsp": 0.018, "asp": 0.01, LOCAL.second_protocol: local_seconds}
-        assert trained(log, paces) == [*TRIALS, *LOCAL_TRIALS, rest]
+        paces = {"bsp": 0.018, "asp": 0.01, LOCAL_NAME: local_seconds}
+        assert trained(log, paces) == ["bsp 0-252", "asp 252-292", *LOCAL_TRIALS, rest]
         record = log.record()
         assert record.spec.identity.protocols == chosen
         assert record.guard == GuardOutcome(6.25, ())
@@ -69,25 +91,63 @@ def test_the_fastest_goes_on() -> None:
 
 def test_what_is_a_little_faster_is_chosen_where_the_usual_phase_is_slower_than_bsp() -> None:
     log = log_of(spec_of(ASP, LOCAL))
-    paces = {"bsp": 0.0098, "asp": 0.01, LOCAL.second_protocol: 0.0095}
-    assert trained(log, paces)[-1] == "local-sgd:8:semi-sync 388-4000"
+    paces = {"bsp": 0.0098, "asp": 0.01, LOCAL_NAME: 0.0095}
+    assert trained(log, paces)[-1] == f"{LOCAL_NAME} 388-4000"
 
 
-def test_what_halves_the_time_is_taken_at_once() -> None:
-    paces = {"bsp": 0.021, "asp": 0.01, LOCAL.second_protocol: 0.001}
-    assert trained(log_of(spec_of(ASP, LOCAL)), paces) == [*TRIALS, "asp 292-4000"]
+def test_what_halves_the_time_goes_on_without_a_break() -> None:
+    paces = {"bsp": 0.021, "asp": 0.01, LOCAL_NAME: 0.001}
+    log = log_of(spec_of(ASP, LOCAL))
+    assert trained(log, paces) == ["bsp 0-252", "asp 252-4000"]
+    events = log.record().events
+    assert [(one.kind, one.worker_step) for one in events] == [("tried", 252), ("chosen", 292)]
+    assert events[1].reason == (
+        "ASP does the rest, the fastest here: a worker-step takes 0.01 s in ASP, 0.021 s in BSP"
+    )
 
 
 def test_it_stays_with_the_first_protocol_where_nothing_is_faster() -> None:
     """Nothing guards it then, and it counts as one of the first protocol alone."""
     log = log_of(spec_of(ASP))
-    assert trained(log, {"bsp": 0.01, "asp": 0.011}) == [*TRIALS, "bsp 292-4000"]
+    assert trained(log, {"bsp": 0.01, "asp": 0.011}) == ["bsp 0-252", "asp 252-292", "bsp 292-4000"]
     record = log.record()
     assert (record.guard, record.spec.identity.protocols) == (GuardOutcome(100.0, ()), ASP)
     assert record.events[1].reason == (
         "BSP does the rest, as nothing else is faster here: a worker-step takes 0.011 s in ASP,"
         " 0.01 s in BSP"
     )
+
+
+def test_local_sgd_is_not_tried_where_computing_takes_all_of_asps_time() -> None:
+    paces = {"bsp": 0.018, "asp": 0.01, LOCAL_NAME: 0.0085}
+    compute = dict.fromkeys(range(N), 0.038)  # local SGD takes 0.0095 s at least
+    assert trained(log_of(spec_of(ASP, LOCAL)), paces, compute=compute) == [
+        "bsp 0-252",
+        "asp 252-4000",
+    ]
+    compute[3] = 0.035  # all wait for the slowest
+    assert trained(log_of(spec_of(ASP, LOCAL)), paces, compute=compute)[1:] == ["asp 252-4000"]
+    compute = dict.fromkeys(range(N), 0.03)
+    log = log_of(spec_of(ASP, LOCAL))
+    assert trained(log, paces, compute=compute)[-1] == f"{LOCAL_NAME} 388-4000"
+    said = "of a round a worker computes 0.03 s, sends and receives 0.001 s and waits 0.041 s"
+    assert log.record().events[-1].reason.endswith(f"in BSP {said}")
+
+
+def test_nothing_is_tried_where_bsp_waits_for_nobody_and_sends_for_free() -> None:
+    paces = {"bsp": 0.01, "asp": 0.001, LOCAL_NAME: 0.001}
+    log = log_of(spec_of(ASP, LOCAL))
+    compute = dict.fromkeys(range(N), 0.0361)
+    assert trained(log, paces, compute=compute) == ["bsp 0-252", "bsp 252-4000"]
+    record = log.record()
+    assert record.guard == GuardOutcome(100.0, ())
+    assert [one.reason for one in record.events] == [
+        "BSP does the rest, as nothing else can be a tenth faster here: a worker-step takes 0.01 s"
+        " in BSP; in BSP of a round a worker computes 0.0361 s, sends and receives 0.001 s and"
+        " waits 0.0029 s"
+    ]
+    compute = dict.fromkeys(range(N), 0.0359)
+    assert trained(log_of(spec_of(ASP, LOCAL)), paces, compute=compute)[1] == "asp 252-4000"
 
 
 def test_what_the_first_steps_took_to_compile_does_not_count() -> None:
@@ -101,10 +161,12 @@ def test_what_the_first_steps_took_to_compile_does_not_count() -> None:
 
 
 def test_a_trial_of_fast_steps_is_longer() -> None:
-    log = log_of(spec_of(ASP))
-    assert trained(log, {"bsp": 0.005, "asp": 0.001}, 3)[-1] == "asp 260-320"  # 0.3 s of BSP
-    log = log_of(spec_of(ASP))
-    assert trained(log, {"bsp": 1e-5, "asp": 1e-6}, 3)[-1] == "asp 260-340"  # 2 % of the job
+    for bsp, asp, end in (
+        (0.0049, 0.0051, 320),  # 0.3 s of BSP
+        (1e-5, 2e-5, 340),  # 2 % of the job
+    ):
+        log = log_of(spec_of(ASP))
+        assert trained(log, {"bsp": bsp, "asp": asp}, 2)[-1] == f"asp 252-{end}"
 
 
 @pytest.mark.parametrize(
@@ -113,32 +175,156 @@ def test_a_trial_of_fast_steps_is_longer() -> None:
         (spec_of(), ["bsp 0-252", "asp 252-4000"]),
         # Too short a job for a look at all, and for one at local SGD.
         (changed(spec_of(ASP), total_worker_steps=200), ["bsp 0-12", "asp 12-200"]),
-        (
-            changed(spec_of(ASP, LOCAL), total_worker_steps=800),
-            ["bsp 0-52", "asp 52-60", "asp 60-92", "asp 92-800"],
-        ),
+        (changed(spec_of(ASP, LOCAL), total_worker_steps=800), ["bsp 0-52", "asp 52-800"]),
         # Nothing is known of the first protocol.
         (spec_of(ASP, percent=0.0), ["asp 0-4000"]),
     ],
 )
 def test_what_a_run_has_no_room_for_is_not_tried(spec: TrialSpec, expected: list[str]) -> None:
-    paces = {"bsp": 0.04, "asp": 0.01, LOCAL.second_protocol: 0.001}
+    paces = {"bsp": 0.04, "asp": 0.03, LOCAL_NAME: 0.001}
     assert trained(log_of(spec), paces) == expected
 
 
 def test_who_goes_back_or_is_killed_does_not_try_again() -> None:
-    paces = {"bsp": 0.018, "asp": 0.01, LOCAL.second_protocol: 0.003}
+    paces = {"bsp": 0.018, "asp": 0.01, LOCAL_NAME: 0.003}
     spec = replace(spec_of(ASP, LOCAL), retry_percents=(25.0,))
     log = log_of(spec)
-    before = trained(log, paces, 4)
+    before = trained(log, paces, 3)
     history, position = log.history(), log.position
     assert log.guarding.catches("it failed")
     log.heed_alarm(log.elapsed_seconds)
-    assert trained(log, paces)[:2] == ["bsp 252-1000", "local-sgd:8:semi-sync 1000-1064"]
+    assert trained(log, paces)[:2] == ["bsp 252-1000", f"{LOCAL_NAME} 1000-1064"]
     resumed = log_of(spec)
     resumed.go_back(position.done, position.first_protocol_done, position.elapsed_seconds, history)
     assert [*before, *trained(resumed, paces)] == [
-        *TRIALS,
+        "bsp 0-252",
+        "asp 252-292",
         *LOCAL_TRIALS,
-        "local-sgd:8:semi-sync 388-4000",
+        f"{LOCAL_NAME} 388-4000",
     ]
+
+
+def slower_from(step: int, before: float, after: float) -> Callable[[int], float]:
+    return lambda done: before if done < step else after
+
+
+@pytest.mark.parametrize("spec", [later(), replace(spec_of(ASP))])
+def test_a_phase_that_becomes_slower_than_bsp_is_left_for_it(spec: TrialSpec) -> None:
+    """Three stretches of 0.3 s in a row have to be slow; BSP is timed anew, and does the rest."""
+    paces = {"bsp": 0.02, "asp": slower_from(1_000, 0.01, 0.03)}
+    log = log_of(spec)
+    stretches = trained(log, paces)
+    left = int(stretches[1].rpartition("-")[2])
+    assert 1_036 <= left <= 1_064
+    assert stretches == [
+        "bsp 0-252",
+        f"asp 252-{left}",
+        f"bsp {left}-{left + 4}",
+        f"bsp {left + 4}-{left + 20}",
+        f"bsp {left + 20}-4000",
+    ]
+    record = log.record()
+    assert record.events[-1].kind == "chosen"
+    assert record.events[-1].reason == (
+        "BSP does the rest, as ASP is slower by now: a worker-step takes 0.03 s in ASP, 0.02 s in"
+        " BSP"
+    )
+    assert [one.protocol for one in record.phases] == ["bsp", "asp", "bsp"]
+    assert record.guard == GuardOutcome(6.25, ())
+
+
+def test_a_hiccup_is_no_reason_to_leave() -> None:
+    stalled: Paces = {"bsp": 0.02, "asp": lambda done: 10.0 if done == 1_000 else 0.01}
+    slow: Paces = {"bsp": 0.02, "asp": lambda done: 0.1 if 1_000 <= done < 1_016 else 0.01}
+    for paces in (stalled, slow):
+        log = log_of(later())
+        assert trained(log, paces) == ["bsp 0-252", "asp 252-4000"]
+        assert [one.kind for one in log.record().events] == ["switched"]
+
+
+def test_a_phase_goes_on_where_bsp_is_slower_by_now_as_well() -> None:
+    """The next time it has to be slow for twice as long."""
+    paces = {"bsp": slower_from(1_000, 0.02, 0.06), "asp": slower_from(1_000, 0.01, 0.03)}
+    log = log_of(later())
+    stretches = trained(log, paces)
+    left = int(stretches[1].rpartition("-")[2])
+    assert stretches[4:] == [f"asp {left + 20}-4000"]
+    record = log.record()
+    assert record.events[-2].reason == (
+        "ASP goes on, as nothing else is faster by now: a worker-step takes 0.03 s in ASP, 0.06 s"
+        " in BSP"
+    )
+    # The guard goes back to the switch, not to the end of the comparison.
+    assert log.guarding.switch is not None
+    assert log.guarding.switch.done == 252
+
+
+def test_asp_is_left_once_the_worker_is_gone_for_which_bsp_waited() -> None:
+    """What BSP would take is what it took, less what its slowest worker takes less to compute."""
+    for now, expected in ((0.02, 5), (0.08, 2)):
+        log = log_of(later())
+        paces = {"bsp": slower_from(900, 0.03, 0.015), "asp": 0.018}
+        trained(log, paces, 1, {0: 0.02, 1: 0.02, 2: 0.02, 3: 0.08})
+        assert len(trained(log, paces, compute={0: 0.02, 1: 0.02, 2: 0.02, 3: now})) + 1 == expected
+
+
+def test_another_candidate_is_taken_where_it_is_the_fastest_by_now() -> None:
+    """A link that gets busy slows BSP and ASP alike."""
+    paces = {
+        "bsp": slower_from(1_000, 0.03, 0.06),
+        "asp": slower_from(1_000, 0.01, 0.04),
+        LOCAL_NAME: 0.005,
+    }
+    log = log_of(spec_of(ASP, LOCAL))
+    stretches = trained(log, paces)
+    left = int(stretches[1].rpartition("-")[2])
+    assert stretches[2:] == [
+        f"bsp {left}-{left + 4}",
+        f"bsp {left + 4}-{left + 20}",
+        f"{LOCAL_NAME} {left + 20}-{left + 52}",
+        f"{LOCAL_NAME} {left + 52}-{left + 116}",
+        f"{LOCAL_NAME} {left + 116}-4000",
+    ]
+    assert log.record().spec.identity.protocols == LOCAL
+
+
+def test_a_candidate_that_was_lucky_in_its_trial_is_left_for_the_other() -> None:
+    paces = {"bsp": 0.03, "asp": 0.016, LOCAL_NAME: slower_from(1_000, 0.01, 0.025)}
+    log = log_of(spec_of(ASP, LOCAL))
+    stretches = trained(log, paces)
+    assert stretches[4].startswith(f"{LOCAL_NAME} 388-")
+    assert stretches[-1].startswith("asp ")
+    assert stretches[-1].endswith("-4000")
+    assert log.record().spec.identity.protocols == ASP
+
+
+def test_a_job_without_room_to_make_sure_is_not_left() -> None:
+    spec = changed(later(), total_worker_steps=120)
+    assert trained(log_of(spec), {"bsp": 0.1, "asp": 1.0})[-1].startswith("asp")
+
+
+def test_who_is_killed_while_it_compares_goes_on_as_it_would_have() -> None:
+    paces = {"bsp": 0.02, "asp": slower_from(1_000, 0.01, 0.03)}
+    spec = later()
+    alone = trained(log_of(spec), paces)
+    for segments in range(1, len(alone)):
+        log = log_of(spec)
+        before = trained(log, paces, segments)
+        position, resumed = log.position, log_of(spec)
+        place = position.done, position.first_protocol_done, position.elapsed_seconds
+        resumed.go_back(*place, log.history())
+        assert [*before, *trained(resumed, paces)] == alone
+        assert [one.kind for one in resumed.record().events] == ["switched", "tried", "chosen"]
+
+
+def test_a_run_that_left_its_second_phase_and_fails_stays_with_the_first_protocol() -> None:
+    paces = {"bsp": 0.02, "asp": slower_from(1_000, 0.01, 0.03)}
+    log = log_of(later(retry_percents=(25.0,)))
+    trained(log, paces, 4)
+    assert log.next_segment() is not None
+    assert log.guarding.catches("it failed")
+    log.heed_alarm(log.elapsed_seconds)
+    assert trained(log, paces) == ["bsp 252-1000", "bsp 1000-4000"]
+    guard = log.record().guard
+    assert guard is not None
+    assert (guard.held_percent, [one.switch_percent for one in guard.failed]) == (100.0, [6.25])

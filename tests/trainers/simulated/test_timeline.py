@@ -719,3 +719,23 @@ def test_in_asp_equal_workers_are_as_stale_as_there_are_others(workers: int) -> 
     others = workers - 1
     mean = (sum(range(workers)) + 19 * workers * others) / (20 * workers)
     assert (phase.mean_staleness, phase.max_staleness) == (pytest.approx(mean), others)
+
+
+def test_what_a_step_takes_is_told_by_computing_and_all_but_waiting() -> None:
+    """A request, its answer and a gradient take 0.125 s each."""
+    told: list[tuple[int, float, float]] = []
+    profile = cluster(latency_seconds=0.125, relative_speeds=(1.0, 0.5))
+    for protocol, busy in (("bsp", 0.375), ("local-sgd:2", 0.0)):
+        SegmentPlayer(
+            SegmentSteps(choose_protocol(protocol).machine(range(2)), 0, 2),
+            times_of(profile, 2),
+            StepExecutor(),
+            Membership(range(2)),
+            0.0,
+            lambda *_: None,
+            lambda *step: told.append(step),
+        ).play()
+        assert [worker for worker, _, _ in told] == [0, 1]
+        assert [seconds for _, seconds, _ in told] == [1.0, 2.0]
+        assert [seconds - compute for _, compute, seconds in told] == pytest.approx([busy, busy])
+        told.clear()

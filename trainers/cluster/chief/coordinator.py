@@ -42,8 +42,9 @@ class Coordinator:
 
     `join(group, first_worker_step)` joins the work of a group, and `prepare(workers)` is called
     before these begin their steps; both return the workers that could not be reached.
-    `on_done(done)` is called after each update, and `decide(worker, busy_seconds)` asks the online
-    policy after each step. The lock is held during all of these but the averaging of replicas.
+    `on_step(worker, compute_seconds, busy_seconds)` is called after each step, for a single batch,
+    `on_done(done)` after each update, and `decide(worker, busy_seconds)` asks the online policy
+    after each step. The lock is held during all of these but the averaging of replicas.
 
     `done` counts the worker-steps whose gradients have been applied, `resting` are the workers that
     the online policy excludes, `loss` is the mean since it was last taken, and `error` is what
@@ -53,6 +54,7 @@ class Coordinator:
     workers: Sequence[int]
     join: Callable[[Group, int], Iterable[int]]
     on_done: Callable[[int], None]
+    on_step: Callable[[int, float, float], None] = lambda *_: None
     decide: Callable[[int, float], Decision] = lambda worker, busy_seconds: NO_DECISION
     prepare: Callable[[Sequence[int]], Iterable[int]] = lambda workers: ()
     done: int = 0
@@ -106,14 +108,17 @@ class Coordinator:
                 self._steps.stop()
             self._go_on(self._steps.start())
 
-    def acknowledge(self, worker: int, step: StepDone, busy_seconds: float = 0.0) -> None:
-        """Records a finished worker-step, joins complete groups, and releases workers.
+    def acknowledge(
+        self, worker: int, step: StepDone, busy_seconds: float = 0.0, batches: int = 1
+    ) -> None:
+        """Records a finished task, joins complete groups, and releases workers.
 
-        `busy_seconds` do not include waiting for others.
+        `busy_seconds` are those of one of its batches, and do not include waiting for others.
         """
         with self._lock:
             assert self._steps is not None
             self.loss.add(step.loss)
+            self.on_step(worker, step.compute_seconds / batches, busy_seconds)
             if step.staleness is not None:
                 self.staleness.add(step.staleness)
             self._settle(self._steps.push(worker, time.monotonic(), step.replica))
@@ -198,6 +203,11 @@ class Coordinator:
         with self._lock:
             assert self._steps is not None
             return read(self._steps)
+
+    def cut(self) -> None:
+        """Ends the segment here; to be called by `on_done`."""
+        assert self._steps is not None
+        self._steps.cut()
 
     def stop(self) -> None:
         # Without the lock, as the caller may hold it.

@@ -144,10 +144,12 @@ class ClusterExecutor:
         )
         push = self._cluster.step(ticket.worker, task)
         if exchange is Exchange.REPLICA:
-            return StepDone(push.loss, replica=ReplicaStep(push.gradient_square, rate))
+            replica = ReplicaStep(push.gradient_square, rate)
+            return StepDone(push.loss, replica=replica, compute_seconds=push.compute_seconds)
         # An update that is applied at once is itself in the count.
         own = 1 if exchange is Exchange.PUSH else 0
-        return StepDone(push.loss, push.pushed_updates - own - push.pulled_updates)
+        staleness = push.pushed_updates - own - push.pulled_updates
+        return StepDone(push.loss, staleness, compute_seconds=push.compute_seconds)
 
     def join(self, group: Group, worker_step: int) -> list[int]:
         """Joins the work of a group; `worker_step` is the first of its round."""

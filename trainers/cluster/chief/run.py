@@ -149,7 +149,12 @@ class TrainingRun:
             cluster, trial.configuration, spec.seed, lambda: self._coordinator.members, self._note
         )
         self._coordinator = Coordinator(
-            workers, executor.join, self._on_done, prepare=executor.prepare, done=log.done
+            workers,
+            executor.join,
+            self._on_done,
+            on_step=log.add_step,
+            prepare=executor.prepare,
+            done=log.done,
         )
         self._controller = trial.controller
         self._judging = threading.Lock()
@@ -314,7 +319,7 @@ class TrainingRun:
                     self._log.diverge("a training loss is not finite")
                     self._coordinator.stop()
                 busy_seconds = (time.perf_counter() - start) / ticket.batches
-                self._coordinator.acknowledge(worker, step, busy_seconds)
+                self._coordinator.acknowledge(worker, step, busy_seconds, ticket.batches)
             except BaseException as error:
                 self._coordinator.fail(worker, error)
         return True
@@ -323,6 +328,8 @@ class TrainingRun:
         self._clock.mark_update()
         if self._log.is_due(done):
             self._request_evaluation(done)
+        if self._log.is_to_leave(done, self._clock.last_update_seconds):
+            self._coordinator.cut()
 
     def _request_evaluation(self, done: int) -> None:
         if done == self._requested_step or self._log.diverged or self._log.has_to_go_back:

@@ -157,10 +157,11 @@ class Push(NamedTuple):
     `loss` is that of the batch, before the update. The numbers of updates are those before the
     pull and once the gradient had arrived, this update included; of several parameter servers,
     those of the first. `gradient_square` is the squared length of a gradient that was applied to a
-    replica.
+    replica. `compute_seconds` is what its gradients took, the wait for a processor included.
     """
 
     loss: float
     pulled_updates: int
     pushed_updates: int
     gradient_square: float = 0.0
+    compute_seconds: float = 0.0

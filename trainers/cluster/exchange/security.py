@@ -35,7 +35,7 @@ Address = str | tuple[str, int]
 Part = tuple[str, int]
 """Role and number, such as `("worker", 2)`."""
 
-PROTOCOL = b"syncswitch cluster 1"
+PROTOCOL = b"syncswitch cluster 2"
 ACCEPTED = b"\x01"
 _HELLO = struct.Struct("<20s8sI32s")
 _KEY_BYTES = 32

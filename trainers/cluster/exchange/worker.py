@@ -92,7 +92,9 @@ class Worker:
             return self._step_replica(task)
         assert self._server is not None
         caller, server = self._server
+        start = time.perf_counter()
         with self._computing:
+            waited_seconds = time.perf_counter() - start
             batches = [self._batch(microstep) for microstep in task.microsteps]
             # The rows of each table that any of the batches needs.
             ids = batches[0].ids
@@ -108,9 +110,10 @@ class Worker:
                     own, change = pulled.model[:size], self._computed[:size]
                     rate = self._own.turn(own, change, task.rate, task.momentum)
                     task = replace(task, rate=rate)  # at which rows move
-        _wait(task.hold, busy_seconds)
+        held_seconds = _wait(task.hold, busy_seconds)
+        compute_seconds = waited_seconds + busy_seconds + held_seconds
         pushed = server.push(caller, task, self._computed, self._row_gradients)
-        return Push(loss, pulled.updates, pushed)
+        return Push(loss, pulled.updates, pushed, compute_seconds=compute_seconds)
 
     def take(self, state: ModelState, outer: Vector) -> None:
         """Replaces the worker's replica by a copy of this state.
@@ -201,9 +204,11 @@ class Worker:
 
     def _step_replica(self, task: Task) -> Push:
         assert self._update is not None
+        start = time.perf_counter()
         with self._computing:
             loss, busy_seconds = self._compute(self._model, task, self._examples(task))
         _wait(task.hold, busy_seconds)
+        compute_seconds = time.perf_counter() - start
         size, computed = self._sizes.parameters, self._computed
         gradient_square = squared_length(computed[:size])
         with self._moving:
@@ -220,7 +225,7 @@ class Worker:
             statistics *= self._decay
             statistics += computed[size:]
         self._updates += 1
-        return Push(loss, 0, 0, gradient_square)
+        return Push(loss, 0, 0, gradient_square, compute_seconds)
 
     def _batch(self, task: Task) -> _Batch:
         examples = self._examples(task)
@@ -319,10 +324,11 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:_LONGEST_REASON]}"
 
 
-def _wait(hold: Hold, busy_seconds: float) -> None:
-    seconds = hold.seconds + (hold.slowdown - 1.0) * busy_seconds
+def _wait(hold: Hold, busy_seconds: float) -> float:
+    seconds = max(0.0, hold.seconds + (hold.slowdown - 1.0) * busy_seconds)
     if seconds > 0:
         time.sleep(seconds)
+    return seconds
 
 
 _LOG = logging.getLogger(__name__)
