@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from syncswitch.cli.words import in_options
-from syncswitch.storage.errors import STEERING, Said
+from syncswitch.storage.errors import STEERING, ErrorCode, Said
 from syncswitch.trainers.trainer import Observer, Verdict
 
 if TYPE_CHECKING:
@@ -60,6 +60,18 @@ def print_note(message: Said) -> None:
 def print_error(message: Said) -> None:
     """Prints a message on standard error as one line, even if it has several."""
     print_note(f"error: {' '.join(in_options(message).split())}")
+
+
+def failure_document(message: Said, code: ErrorCode, parameters: Sequence[str]) -> dict[str, Any]:
+    """Why a command has failed, for `--json`."""
+    text = " ".join(in_options(message).split())
+    return {"code": code, "message": printable(text), "parameters": list(parameters)}
+
+
+def print_failure(message: Said, code: ErrorCode, parameters: Sequence[str] = ()) -> None:
+    """Prints on standard output, if that is still open, why a command that says JSON has failed."""
+    with suppress(OSError):
+        print_json({"error": failure_document(message, code, parameters)})
 
 
 def print_json(value: Any) -> None:

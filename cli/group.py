@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -23,9 +24,17 @@ from syncswitch.cli.console import (
     EXIT_OK,
     EXIT_USAGE,
     print_error,
+    print_failure,
     print_note,
 )
-from syncswitch.storage.errors import SyncSwitchError, UserError, one_line, shortened
+from syncswitch.storage.errors import (
+    ErrorCode,
+    Said,
+    SyncSwitchError,
+    UserError,
+    one_line,
+    shortened,
+)
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Settings of both programs: `-h` is help too, and its lines have at most 100 characters."""
@@ -33,12 +42,12 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 # click shortens a command's first sentence to this; no sentence is as long.
 _LONGEST_SENTENCE = 1000
 
-# Errors of the file system that can occur wherever a file is opened: exit status and advice.
-_FILE_ERRORS = {
-    errno.ENAMETOOLONG: (EXIT_USAGE, "give a shorter name"),
-    errno.EROFS: (EXIT_USAGE, "name a place that can be written"),
-    errno.ENOSPC: (EXIT_FAILED, "free some disk space, or name another place"),
-    errno.EDQUOT: (EXIT_FAILED, "free some disk space, or name another place"),
+# Errors of the file system that can occur wherever a file is opened: exit status, code and advice.
+_FILE_ERRORS: dict[int, tuple[int, ErrorCode, str]] = {
+    errno.ENAMETOOLONG: (EXIT_USAGE, "file-unusable", "give a shorter name"),
+    errno.EROFS: (EXIT_USAGE, "file-unusable", "name a place that can be written"),
+    errno.ENOSPC: (EXIT_FAILED, "disk-full", "free some disk space, or name another place"),
+    errno.EDQUOT: (EXIT_FAILED, "disk-full", "free some disk space, or name another place"),
 }
 
 
@@ -65,7 +74,7 @@ class ProgramCommand(click.Command):
             if any("\ud800" <= letter <= "\udfff" for letter in word):
                 print_error(f"the argument {word!a} is not UTF-8 text; type it in UTF-8")
                 sys.exit(EXIT_USAGE)
-        sys.exit(_status_of(call, is_debugging="--debug" in words))
+        sys.exit(_status_of(call, is_debugging="--debug" in words, as_json="--json" in words))
 
 
 class SubcommandGroup(click.Group):
@@ -123,39 +132,59 @@ class ProgramGroup(ProgramCommand, SubcommandGroup):
         ]
 
 
-def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:
+@dataclass(frozen=True)
+class Failure:
+    """How a program fails; `parameters` have their names in Python."""
+
+    status: int
+    message: Said
+    code: ErrorCode
+    parameters: Sequence[str] = ()
+
+
+def _status_of(call: Callable[[], Any], *, is_debugging: bool, as_json: bool) -> int:
     try:
         status = call()
         sys.stdout.flush()
         return status if isinstance(status, int) else EXIT_OK
-    except click.ClickException as error:
-        if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            print_note(error.format_message())
-        else:
-            print_error(_usage_message(error))
-        return EXIT_USAGE
     except (click.Abort, KeyboardInterrupt):
         print_error("interrupted")
         return EXIT_INTERRUPTED
     except SystemExit:
         raise
+    except click.exceptions.NoArgsIsHelpError as error:
+        print_note(error.format_message())
+        return EXIT_USAGE
     except BaseException as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             # The reader has gone, as with `| head`; Python's own flush at exit would complain.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return EXIT_FAILED
-        if is_debugging:
+        if is_debugging and not isinstance(error, click.ClickException):
             traceback.print_exc()
-        if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
-            status, advice = _FILE_ERRORS[error.errno]
-            print_error(f"{error.strerror}: {shortened(repr(str(error.filename or '')))}; {advice}")
-            return status
-        if isinstance(error, SyncSwitchError):
-            print_error(error)
-        else:
-            hint = "" if is_debugging else "; --debug shows where"
-            print_error(f"unexpected {one_line(error)}{hint}")
-        return EXIT_USAGE if isinstance(error, UserError) else EXIT_FAILED
+        failure = failure_of(error, is_debugging=is_debugging)
+        print_error(failure.message)
+        if as_json:
+            print_failure(failure.message, failure.code, failure.parameters)
+        return failure.status
+
+
+def failure_of(error: BaseException, *, is_debugging: bool = False) -> Failure:
+    """How a program fails with an error."""
+    if isinstance(error, click.ClickException):
+        named = getattr(getattr(error, "param", None), "name", None)
+        return Failure(
+            EXIT_USAGE, _usage_message(error), "usage-invalid", (named,) if named else ()
+        )
+    if isinstance(error, SyncSwitchError):
+        status = EXIT_USAGE if isinstance(error, UserError) else EXIT_FAILED
+        return Failure(status, error, error.code, error.parameters)
+    if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
+        status, code, advice = _FILE_ERRORS[error.errno]
+        place = shortened(repr(str(error.filename or "")))
+        return Failure(status, f"{error.strerror}: {place}; {advice}", code)
+    hint = "" if is_debugging else "; --debug shows where"
+    return Failure(EXIT_FAILED, f"unexpected {one_line(error)}{hint}", "unexpected")
 
 
 def _usage_message(error: click.ClickException) -> str:

@@ -43,7 +43,8 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Decorator:
                 owners = " or ".join(other.name for other in kinds if name in other.options())
                 raise UserError(
                     f"{_flag(name)} needs --trainer {owners}, and this is --trainer {trainer}:"
-                    " change that, or leave it out"
+                    " change that, or leave it out",
+                    code="parameters-conflict",
                 )
             chosen = kind(**{name: given[name] for name in kind.options()})
             if chosen.take_part(values.get("reference"), print_note):

@@ -58,7 +58,10 @@ def forecast(strategy: Strategy, first_seconds: float, second_seconds: float) ->
     """
     for name, value in (("first", first_seconds), ("second", second_seconds)):
         if not (math.isfinite(value) and value > 0):
-            raise UserError(f"the training time with the {name} protocol is {value}: give seconds")
+            raise UserError(
+                f"the training time with the {name} protocol is {value}: give seconds",
+                code="parameter-invalid",
+            )
     knees = (strategy.highest_percent / 2**halved for halved in range(strategy.halvings + 1))
     return [_foreseen(strategy, knee, first_seconds, second_seconds) for knee in knees]
 

@@ -47,7 +47,8 @@ def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
             place = first["loc"][0]
             name = names[place] if isinstance(place, int) else place
             raise UserError(
-                f"{name} is {first['input']!r}: {first['msg']} (see help({function.__name__}))"
+                f"{name} is {first['input']!r}: {first['msg']} (see help({function.__name__}))",
+                code="parameter-invalid",
             ) from error
         except SyncSwitchError as error:
             error.words = WORDS

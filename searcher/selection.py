@@ -139,12 +139,14 @@ def only_job(
         raise UserError(
             f"{reference!r} names {len(meant)} jobs: {named_jobs(one.job for one in meant)}",
             remedy=_HOW_TO_CHOOSE,
+            code="ambiguous",
         )
     if jobs:
         raise UserError(
             f"{reference!r} has no runs on such a cluster; there is:"
             f" {named_jobs(one.job for one in jobs)}",
             remedy=("choose one of them", *map(leave_out, ("workers", "cluster"))),
+            code="nothing-recorded",
         )
     raise UserError(
         f"no workload {reference!r} in {place}",
@@ -152,6 +154,7 @@ def only_job(
             Run(Command.LIST_TRIALS),
             Run(Command.SEARCH, (reference,), "find its policy with:"),
         ),
+        code="nothing-recorded",
     )
 
 
@@ -219,7 +222,7 @@ def none_found(
         aliases = sorted({alias for entry in fitting for alias in entry.aliases})
         names = ", ".join([*map(str, versions), *aliases])
         message = f"{reference!r} has no policy {choice!r}; its versions and aliases are: {names}"
-        return PolicyError(message, remedy=what_to_do)
+        return PolicyError(message, remedy=what_to_do, code="policy-not-found")
     options: list[Part] = [" with"] if selection.options else []
     for option in selection.options:
         options += [" ", replace(option, verb="")]
@@ -229,6 +232,7 @@ def none_found(
     return PolicyError(
         (f"no policy for {reference!r}", *options, f" in {place}{there}"),
         remedy=what_to_do or selection.search,
+        code="policy-not-found",
     )
 
 
@@ -256,6 +260,7 @@ def chosen_policy(
             f"{len(meant)} policies of {meant[0].policy.job.workload!r} fit:"
             f" {_named_policies(meant)}",
             remedy=how_to_choose,
+            code="ambiguous",
         )
     chosen, others = meant[0], meant[1:] + others
     if others:

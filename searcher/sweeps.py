@@ -369,6 +369,7 @@ def plan_sweep(
             parameter="runs",
             value=runs,
             remedy=("give as many", Set("threshold")),
+            code="parameters-conflict",
         )
     allowed = USUAL_THRESHOLD if threshold is None else threshold
     given = SweepStrategy(1, 1, allowed, target_accuracy, percents=(100.0,))
@@ -397,6 +398,7 @@ def _check(job: Job, points: Iterable[float]) -> None:
                 f"injection {text!r} cannot be used in a sweep, whose runs start over"
                 " without their chief",
                 remedy=Run(Command.TRAIN, verb="try it with:"),
+                code="parameters-conflict",
             )
     identity, W = job.identity, job.identity.total_worker_steps
     for percent in points:

@@ -13,6 +13,8 @@ SyncSwitchError
 └── FatalError           a defect or a broken environment; trying again does not help
 ```
 
+Each has a `code` as well, for programs: see `ErrorCode`.
+
 The command line turns a `UserError` into one line and exit status 2, the other two into one line
 and exit status 1. A message that concerns a parameter, or says what to do with one, leaves its name
 to `Words`: the command line knows it by another than Python.
@@ -24,12 +26,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "Command",
     "DatabaseAwayError",
     "DatabaseError",
+    "ErrorCode",
     "FatalError",
     "PolicyError",
     "RecordingError",
@@ -51,6 +54,53 @@ __all__ = [
 _LONGEST_QUOTE = 300
 _LONGEST_TEXT = 2000  # of a message; none of ours is as long
 _CUT_LENGTH = 100  # what is shown of a longer value
+
+
+ErrorCode: TypeAlias = Literal[
+    "ambiguous",
+    "baseline-diverged",
+    "checkpoint-unusable",
+    "cluster-lost",
+    "cluster-unusable",
+    "command-failed",
+    "database-away",
+    "database-damaged",
+    "database-foreign",
+    "database-not-found",
+    "database-outdated",
+    "database-unusable",
+    "database-url-invalid",
+    "disk-full",
+    "extension-unusable",
+    "failed",
+    "file-unusable",
+    "input-invalid",
+    "model-not-saved",
+    "newer-version",
+    "nothing-recorded",
+    "package-missing",
+    "parameter-invalid",
+    "parameter-missing",
+    "parameters-conflict",
+    "policy-damaged",
+    "policy-moved",
+    "policy-not-found",
+    "policy-unfit",
+    "protocol-unsuitable",
+    "recording-invalid",
+    "result-invalid",
+    "run-interrupted",
+    "service-away",
+    "taken-over",
+    "training-diverged",
+    "training-failed",
+    "try-again",
+    "unexpected",
+    "usage-invalid",
+    "workload-not-found",
+    "workload-unsuitable",
+]
+"""What an error is about, for programs; `docs/formats.md` has the meaning of each."""
 
 
 class Command(Enum):
@@ -151,9 +201,12 @@ class SyncSwitchError(Exception):
         value: Its value; None leaves it out.
         allowed: Its allowed values.
         remedy: What to do; or several things, each of which is enough.
+        code: What it is about. None for that of the error of the same class that it quotes, or of
+            its class.
     """
 
     words = Words()
+    code: ErrorCode = "failed"
 
     def __init__(
         self,
@@ -163,12 +216,18 @@ class SyncSwitchError(Exception):
         value: Any = None,
         allowed: str | None = None,
         remedy: Part | Sequence[Part] = (),
+        code: ErrorCode | None = None,
     ) -> None:
         super().__init__(what)
         self.what = _parts(what)
         self.value, self.allowed = value, allowed
         self.parameters = [parameter] if isinstance(parameter, str) else list(parameter)
         self.remedies = _parts(remedy)
+        self.code = code or self._usual_code()
+
+    def _usual_code(self) -> ErrorCode:
+        quoted = [one.code for one in self.what if isinstance(one, type(self))]
+        return quoted[0] if quoted else type(self).code
 
     def text(self, words: Words) -> str:
         """Returns the message in these words."""
@@ -206,37 +265,61 @@ def _parts(given: Part | Sequence[Part]) -> Sequence[Part]:
 class UserError(SyncSwitchError):
     """Something only the user can put right; the message is one complete line."""
 
+    code: ErrorCode = "input-invalid"
+
+    def _usual_code(self) -> ErrorCode:
+        usual = super()._usual_code()
+        if usual != UserError.code or not self.parameters:
+            return usual
+        return "parameter-invalid" if len(self.parameters) == 1 else "parameters-conflict"
+
 
 class WorkloadError(UserError):
     """A workload that cannot be loaded or does not fit."""
+
+    code: ErrorCode = "workload-unsuitable"
 
 
 class UnsuitableProtocolError(UserError):
     """A protocol with which a workload cannot be trained."""
 
+    code: ErrorCode = "protocol-unsuitable"
+
 
 class DatabaseError(UserError):
     """A database that cannot be used as it is."""
+
+    code: ErrorCode = "database-unusable"
 
 
 class PolicyError(UserError):
     """A timing policy that does not exist, is damaged, or belongs to another workload."""
 
+    code: ErrorCode = "policy-damaged"
+
 
 class TooNewError(UserError):
     """Something that a newer syncswitch has written, in a way that this one cannot read."""
+
+    code: ErrorCode = "newer-version"
 
 
 class RecordingError(UserError):
     """A recorded run, or a manifest of such runs, that cannot be imported."""
 
+    code: ErrorCode = "recording-invalid"
+
 
 class RetryableError(SyncSwitchError):
     """A passing fault of the infrastructure; the same call may succeed later."""
 
+    code: ErrorCode = "try-again"
+
 
 class DatabaseAwayError(RetryableError):
     """A database that is busy or does not answer; its server may be restarted meanwhile."""
+
+    code: ErrorCode = "database-away"
 
 
 class FatalError(SyncSwitchError):

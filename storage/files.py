@@ -37,7 +37,8 @@ def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryI
             if found and not found.startswith(replaces):
                 raise UserError(
                     f"{path} exists, and is not a file of the kind that is to be written; delete it"
-                    " first, or name another file"
+                    " first, or name another file",
+                    code="file-unusable",
                 )
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
@@ -49,8 +50,12 @@ def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryI
     except OSError as error:
         why = f"cannot write the file {path}: {error.strerror or error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise FatalError(f"{why}; free some disk space there, or name another file") from error
-        raise UserError(f"{why}; name a file in a directory that exists and is writable") from error
+            raise FatalError(
+                f"{why}; free some disk space there, or name another file", code="disk-full"
+            ) from error
+        raise UserError(
+            f"{why}; name a file in a directory that exists and is writable", code="file-unusable"
+        ) from error
 
 
 def put_in_place(temporary: Path, target: Path) -> None:

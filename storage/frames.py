@@ -129,7 +129,10 @@ def evaluations(
     if chunk_rows is None:
         return _whole(database, "evaluations", query)
     if chunk_rows < 1:
-        raise UserError(f"chunk_rows is {chunk_rows}; allowed: 1 or more, for example 100000")
+        raise UserError(
+            f"chunk_rows is {chunk_rows}; allowed: 1 or more, for example 100000",
+            code="parameter-invalid",
+        )
     return _chunks(database, "evaluations", query, chunk_rows)
 
 

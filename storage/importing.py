@@ -231,7 +231,8 @@ def _frame(path: Path) -> pd.DataFrame:
         ) from error
     except ImportError as error:
         raise RecordingError(
-            "Parquet needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'"
+            "Parquet needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'",
+            code="package-missing",
         ) from error
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror or error}") from error

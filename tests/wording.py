@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from syncswitch.storage.errors import ErrorCode, SyncSwitchError
+
 # What Keras calls a thing that has no name: it goes by how many there were before.
 _COUNTED = re.compile(r"\b(dense|sequential|keras_tensor|\w+_wrapper)(_\d+)+\b")
 # It holds when the thing was made.
@@ -55,11 +57,12 @@ class Said:
             self._compare(len(self._lines))
 
     def refusal(
-        self, kind: type[Exception], call: Callable[..., object], *given: Any, **named: Any
+        self, code: ErrorCode, call: Callable[..., object], *given: Any, **named: Any
     ) -> None:
-        """An error of this kind is raised by a call, and says something."""
-        with pytest.raises(kind) as caught:
+        """An error is raised by a call, with this code, and says something."""
+        with pytest.raises(SyncSwitchError) as caught:
             call(*given, **named)
+        assert caught.value.code == code, caught.value
         self(caught.value)
 
     def end(self) -> None:

@@ -40,6 +40,7 @@ class ConditionsChoice:
                 parameter="online",
                 value=self.online,
                 remedy=(Set("protocols", "bsp,...", "use"), "leave it out"),
+                code="parameters-conflict",
             )
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == "simulated":
             raise UserError(
@@ -47,6 +48,7 @@ class ConditionsChoice:
                 parameter="switch",
                 value=self.switch_mechanism,
                 remedy="leave it out; switch_seconds of a profile sets what a switch costs",
+                code="parameters-conflict",
             )
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == JOINING_LAUNCHER:
             raise UserError(
@@ -55,6 +57,7 @@ class ConditionsChoice:
                 parameter="switch",
                 value=self.switch_mechanism,
                 remedy="leave it out",
+                code="parameters-conflict",
             )
         texts: tuple[str, ...] = ()
         if self.inject:
@@ -75,5 +78,8 @@ class ConditionsChoice:
         for option, is_chosen in chosen.items():
             if is_chosen:
                 raise UserError(
-                    f"cannot be used: {reason}", parameter=option, remedy="leave it out"
+                    f"cannot be used: {reason}",
+                    parameter=option,
+                    remedy="leave it out",
+                    code="parameters-conflict",
                 )

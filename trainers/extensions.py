@@ -43,14 +43,16 @@ def registered(
         if failure is not None:
             yield UserError(
                 f"{noun} {entry.name!r}: loading {entry.value} failed with {failure}; "
-                "mend or uninstall the package that registers it"
+                "mend or uninstall the package that registers it",
+                code="extension-unusable",
             )
         elif isinstance(kind, type) and issubclass(kind, base):
             yield kind
         else:
             yield UserError(
                 f"{noun} {entry.name!r}: {entry.value} is not a subclass of"
-                f" syncswitch.plugins.{base.__qualname__}"
+                f" syncswitch.plugins.{base.__qualname__}",
+                code="extension-unusable",
             )
 
 

@@ -474,7 +474,8 @@ class LoopSwitch:
         if is_unmeasured and not metric.is_possible(accuracy):
             raise UserError(
                 f"an evaluation has {metric.name} {value:g}, and without a policy it is an accuracy"
-                " from 0 to 1: give metric_goal='max' if more of it is better, or 'min' if less is"
+                " from 0 to 1: give metric_goal='max' if more of it is better, or 'min' if less is",
+                code="parameter-missing",
             )
         self._evaluations.append(Evaluation(step, seconds, accuracy, loss))
         if is_finite:

@@ -183,6 +183,7 @@ def read_recording(
         raise UserError(
             f"{workload!r} names {len(jobs)} workloads: {named}",
             remedy=(Set("workers", verb="choose with"), "give the fingerprint"),
+            code="ambiguous",
         )
     runs: list[RecordedRun] = []
     for job in jobs:
@@ -196,6 +197,7 @@ def read_recording(
             f"no complete runs of {workload!r} with {','.join(protocols)} in {shown(database.url)},"
             " those with treated stragglers or injections aside",
             remedy=(SEARCH_FIRST, IMPORT_SOME),
+            code="nothing-recorded",
         )
     identity = ScheduledJob(registered.job, Protocols(*protocols, rule))
     return Recording(identity, tuple(runs), registered.reference)
@@ -342,7 +344,8 @@ class ReplayTrainer(Trainer):
             recorded = ", ".join(f"{one:g}" for one in reversed(recording.switch_points))
             raise UserError(
                 f"no run of {recording.identity.name!r} at {spec.switch_percent:g} % is recorded"
-                f" (recorded: {recorded or 'none'}); ask for one of these, or record such runs"
+                f" (recorded: {recorded or 'none'}); ask for one of these, or record such runs",
+                code="nothing-recorded",
             )
         return chosen
 
@@ -353,13 +356,15 @@ def _load_start(spec: TrialSpec, path: Path) -> ReplayCheckpoint:
     except (OSError, ValueError) as error:
         raise UserError(
             f"checkpoint {path} cannot be read ({one_line(error)}); give a whole checkpoint of a"
-            f" replayed run of this workload or start over"
+            f" replayed run of this workload or start over",
+            code="checkpoint-unusable",
         ) from error
     check_position(spec, checkpoint.worker_step, checkpoint.first_protocol_worker_steps)
     if checkpoint.model != model_of(spec.identity):
         raise UserError(
             f"checkpoint {path} is of another model ({checkpoint.model[:12]}) than workload"
-            f" {spec.identity.name!r}; give one of this workload"
+            f" {spec.identity.name!r}; give one of this workload",
+            code="checkpoint-unusable",
         )
     return checkpoint
 
@@ -463,7 +468,8 @@ class _Replay:
         except OSError as error:
             raise UserError(
                 f"cannot make the folder {path.parent}: {error.strerror or error};"
-                f" name one that exists and is writable"
+                f" name one that exists and is writable",
+                code="file-unusable",
             ) from error
         with whole_file(path) as file:
             file.write(msgspec.json.format(msgspec.json.encode(checkpoint), indent=2) + b"\n")

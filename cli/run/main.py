@@ -214,5 +214,8 @@ def _for_a_command(options: dict[str, Any]) -> dict[str, Any]:
                 "whose checkpoints are its own: start it again; within a run, one that fails is"
                 " run again, and {resume_from} tells it where it has left its last checkpoint"
             )
-        raise UserError(f"--{name.replace('_', '-')} cannot be used with --trainer command, {why}")
+        raise UserError(
+            f"--{name.replace('_', '-')} cannot be used with --trainer command, {why}",
+            code="parameters-conflict",
+        )
     return {name: value for name, value in options.items() if name not in _NOT_FOR_A_COMMAND}

@@ -56,7 +56,7 @@ def _workloads(
     if reference is not None:
         workloads = registry.workloads(str(selector_of(reference)))
         if not workloads:
-            raise UserError(nothing_found(reference))
+            raise UserError(nothing_found(reference), code="nothing-recorded")
         return workloads
     searched = [search.fingerprint for search in store.searches()]
     fingerprints = dict.fromkeys([*searched, *(one.job.fingerprint for one in registry.policies())])

@@ -18,6 +18,7 @@ from syncswitch.cli.console import (
     EXIT_FAILED,
     Row,
     echo,
+    failure_document,
     print_error,
     print_fields,
     print_json,
@@ -406,7 +407,8 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
             known, uses = look_up(database, selection, print_note)
     except PolicyError as error:
         if as_json:
-            print_json({"policy": None})
+            reason = failure_document(error, error.code, error.parameters)
+            print_json({"policy": None, "error": reason})
         print_error(error)
         return EXIT_FAILED
     if as_json:

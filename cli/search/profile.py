@@ -119,7 +119,8 @@ def calibrate(
     if has_bandwidth and not parameters:
         raise UserError(
             "a bandwidth needs the size of the model: give --parameters, the number of its"
-            " parameters and moving statistics"
+            " parameters and moving statistics",
+            code="parameter-missing",
         )
     network = None
     if has_bandwidth or latency_seconds:
@@ -241,5 +242,8 @@ def _percent(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 100:
-        raise UserError(f"--at holds {text.strip()!r}: give percents from 0 to 100, as in 100,50,0")
+        raise UserError(
+            f"--at holds {text.strip()!r}: give percents from 0 to 100, as in 100,50,0",
+            code="parameter-invalid",
+        )
     return value

@@ -93,11 +93,16 @@ def chosen_format(
 ) -> str:
     """The format of `--format` and `--json`; raises UserError if they contradict each other."""
     if as_json and format_name not in {None, "json"}:
-        raise UserError(f"--json and --format {format_name} contradict each other; give one")
+        raise UserError(
+            f"--json and --format {format_name} contradict each other; give one",
+            code="parameters-conflict",
+        )
     kind = "json" if as_json else format_name or "table"
     for option, is_given in {"--output": output is not None, **(only_files or {})}.items():
         if is_given and kind == "table":
-            raise UserError(f"{option} goes with --format {files}; give one of them")
+            raise UserError(
+                f"{option} goes with --format {files}; give one of them", code="parameters-conflict"
+            )
     return kind
 
 

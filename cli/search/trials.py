@@ -101,11 +101,17 @@ def trials(
     state.
     """
     if wants_evaluations and wants_events:
-        raise UserError("--evaluations and --events are two tables; give one of them")
+        raise UserError(
+            "--evaluations and --events are two tables; give one of them",
+            code="parameters-conflict",
+        )
     only_files = {"--evaluations": wants_evaluations}
     kind = chosen_format(format_name, output, as_json, "csv, json or parquet", only_files)
     if kind == "parquet" and output is None and sys.stdout.isatty():
-        raise UserError("Parquet cannot be shown on a terminal; name a file with -o FILE")
+        raise UserError(
+            "Parquet cannot be shown on a terminal; name a file with -o FILE",
+            code="parameter-missing",
+        )
     workload = selector_of(reference)
     choice: TrialChoice = {"kinds": ("search", "import"), "workload": workload, "study": study}
     with open_database(storage_url, create=False) as database:

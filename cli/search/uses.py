@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from syncswitch.cli.console import Row, print_json, print_text
+from syncswitch.cli.console import EXIT_OK, EXIT_USAGE, Row, print_error, print_json, print_text
 from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.rows import (
@@ -85,7 +85,7 @@ def list_uses(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
 @common_options
-def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> None:
+def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> int:
     """Move later runs from files into the database.
 
     syncswitch-run leaves such a file beside its policy file if it finds no database. Each run
@@ -95,7 +95,10 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
     """
     for file in files:
         if not file.exists():
-            raise UserError(f"there is no file {file}; syncswitch-run names the one it leaves")
+            raise UserError(
+                f"there is no file {file}; syncswitch-run names the one it leaves",
+                code="file-unusable",
+            )
     with open_database(storage_url, create=False) as database:
         taken: dict[Path, TakenIn] = {}
         refused = []
@@ -114,7 +117,9 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
             for word in (*one.kept, *one.set_aside):
                 print_text(f"- {word}")
     if refused:
-        raise UserError("; ".join(refused))
+        print_error("; ".join(refused))
+        return EXIT_USAGE
+    return EXIT_OK
 
 
 def _cells(use: PolicyUseFacts, metric: Metric, title: str) -> Row:

@@ -135,7 +135,8 @@ class JobRequest:
         if self.reference is None:
             raise UserError(
                 f"no WORKLOAD is named; give a built-in name ({', '.join(BUILT_IN)}),"
-                " file.py:attribute or package.module:attribute"
+                " file.py:attribute or package.module:attribute",
+                code="parameter-missing",
             )
         return self.reference
 
@@ -260,7 +261,8 @@ class ClusterChoice(TrainerChoice):
             if self.other_process:
                 raise UserError(
                     f"workload {reference!r} is an object of this process, and {self.other_process}"
-                    " loads it in another one; name it instead, such as my_workload.py:workload"
+                    " loads it in another one; name it instead, such as my_workload.py:workload",
+                    code="parameters-conflict",
                 )
             self.check_capacity(workers)
         identity = self.identity(workload, workers, request.protocols)

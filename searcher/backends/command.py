@@ -85,11 +85,13 @@ class UsersCommand(TrainerChoice):
             raise UserError(
                 "the trainer command needs your training command",
                 remedy=Set("command", "PROGRAM ARGUMENTS {switch_step}", "add"),
+                code="parameter-missing",
             )
         if self.total_steps is None:
             raise UserError(
                 "the trainer command needs the steps of a whole training",
                 remedy=Set("total_steps", verb="add"),
+                code="parameter-missing",
             )
 
     def command_job(self, name: str | None, workers: int, protocols: tuple[str, str]) -> CommandJob:

@@ -186,6 +186,7 @@ class LocalTrainer(ProcessesChoice):
             raise UserError(
                 f"{TF_CONFIG} makes this process {self.config.name}, and only its chief trains",
                 remedy=Run(Command.TRAIN, ("WORKLOAD",), "serve it with:"),
+                code="cluster-unusable",
             )
         else:
             self._joined(self.config)

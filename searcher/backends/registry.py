@@ -55,13 +55,17 @@ def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
     """
     kinds = {kind.name: kind for kind in TRAINERS}
     if name not in kinds:
-        raise UserError(f"trainer is {name!r}: give one of {', '.join(kinds)}")
+        raise UserError(
+            f"trainer is {name!r}: give one of {', '.join(kinds)}", code="parameter-invalid"
+        )
     kind = kinds[name]
     options, chosen = kind.options(), {}
     for key, value in values.items():
         field = key.lstrip("-").replace("-", "_")
         if field not in options:
             names = ", ".join(sorted(options)) or "none"
-            raise UserError(f"trainer {name} has no option {key!r}; it has: {names}")
+            raise UserError(
+                f"trainer {name} has no option {key!r}; it has: {names}", code="parameter-invalid"
+            )
         chosen[field] = options[field].checked(field, value)
     return kind(**chosen)

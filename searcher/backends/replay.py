@@ -25,6 +25,7 @@ class RecordedRuns(TrainerChoice):
             raise UserError(
                 "the trainer replay needs the database of the recorded runs",
                 remedy=Set("recordings", verb="add"),
+                code="parameter-missing",
             )
 
     @override

@@ -348,7 +348,9 @@ def _shown(
     if study is not None:
         if study not in searches:
             names = ", ".join(searches) or "none"
-            raise UserError(f"no search {study!r} of this job; there is: {names}")
+            raise UserError(
+                f"no search {study!r} of this job; there is: {names}", code="nothing-recorded"
+            )
         made = (one for one in versions if one.policy.study == study and not one.imported_at)
         return next(made, None), searches[study]
     policy = next(iter(selection.meant(versions)), None)
@@ -379,6 +381,7 @@ def _protocols(
     raise UserError(
         f"{selection.reference!r} has no runs with such protocols; there is: {there}",
         remedy=("choose one of them", leave_out("protocols")),
+        code="nothing-recorded",
     )
 
 
@@ -409,7 +412,10 @@ def load_report(
     selection = Selection(workload, workers, protocols, cluster, version or CURRENT)
     if study is not None and version is not None:
         raise UserError(
-            "and a version both say what to show", parameter="study", remedy="leave out one of them"
+            "and a version both say what to show",
+            parameter="study",
+            remedy="leave out one of them",
+            code="parameters-conflict",
         )
     with opened(database) as read:
         registry, store, place = PolicyRegistry(read), TrialStore(read), shown(read.url)

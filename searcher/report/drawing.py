@@ -87,7 +87,8 @@ def drawn(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UserError(
-            "figures need matplotlib, which is missing; run: pip install 'syncswitch[report]'"
+            "figures need matplotlib, which is missing; run: pip install 'syncswitch[report]'",
+            code="package-missing",
         ) from error
     # Not the user's settings, which may need LaTeX.
     usual = {k: v for k, v in matplotlib.rcParamsDefault.items() if not k.startswith("backend")}

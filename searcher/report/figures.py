@@ -70,7 +70,10 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
     runs = data.compared
     _check_compared(data)
     if not any(run.is_sound for run in runs):
-        raise UserError(f"every run of {data.identity.name} diverged, so there is no accuracy")
+        raise UserError(
+            f"every run of {data.identity.name} diverged, so there is no accuracy",
+            code="nothing-recorded",
+        )
     scale = SwitchScale([run.trial.candidate_percent or 0.0 for run in runs])
     drawing = Drawing(
         f"{_named(data.identity.decided_by)} and training time by switch point",
@@ -192,9 +195,12 @@ def search_path(data: ReportData) -> Drawing:
     """
     steps, metric = data.path, data.identity.decided_by
     if data.search is None:
-        raise UserError(f"no search of {data.identity.name} is recorded here, only runs")
+        raise UserError(
+            f"no search of {data.identity.name} is recorded here, only runs",
+            code="nothing-recorded",
+        )
     if not steps:
-        raise UserError("no run of the search is complete yet")
+        raise UserError("no run of the search is complete yet", code="nothing-recorded")
     ends = [end for step in steps for end in (step.lower_percent, step.upper_percent)]
     scale = SwitchScale([*(step.run.switch_percent for step in steps), *ends])
     drawing = Drawing(
@@ -248,7 +254,7 @@ def accuracy_over_time(data: ReportData) -> Drawing:
             by_switch_point.setdefault(run.trial.candidate_percent or 0.0, []).append(whole)
     if not by_switch_point:
         _check_compared(data)
-        raise UserError("no run has a recorded curve of accuracy")
+        raise UserError("no run has a recorded curve of accuracy", code="nothing-recorded")
     drawing = Drawing(
         f"{_named(metric)} over time",
         "A line for each run; thick is the one of median accuracy of its switch point, and the mark"
@@ -328,7 +334,7 @@ def later_uses(data: ReportData) -> Drawing:
         UserError: There is none, or matplotlib is missing.
     """
     if not data.uses:
-        raise UserError("no later run with the policy is recorded yet")
+        raise UserError("no later run with the policy is recorded yet", code="nothing-recorded")
     metric = data.identity.decided_by
     uses = list(enumerate(sorted(data.uses, key=lambda use: use.ended_at), 1))
     failed = [
@@ -383,10 +389,11 @@ def _check_compared(data: ReportData) -> None:
         return
     name, unplaced = data.identity.name, data.unplaced_runs
     if not unplaced:
-        raise UserError(f"no run of {name} is complete yet")
+        raise UserError(f"no run of {name} is complete yet", code="nothing-recorded")
     raise UserError(
         f"{counted(unplaced, 'complete run')} of {name} cannot be compared: imported without the"
-        " switch point to count for (candidate_percent)"
+        " switch point to count for (candidate_percent)",
+        code="nothing-recorded",
     )
 
 

@@ -322,7 +322,8 @@ def page_of(data: ReportData, words: Words) -> str:
     except ImportError as error:
         raise UserError(
             f"a report needs {error.name or 'matplotlib'}, which is missing;"
-            " run: pip install 'syncswitch[report]'"
+            " run: pip install 'syncswitch[report]'",
+            code="package-missing",
         ) from error
     environment = Environment(
         loader=PackageLoader("syncswitch.searcher.report", "."),

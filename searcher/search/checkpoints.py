@@ -36,6 +36,7 @@ def check_storable(folder: Path) -> None:
             parameter="checkpoints",
             value=whole,
             remedy=(Set("checkpoints", verb="name another with"), Set("share_prefix", False)),
+            code="file-unusable",
         ) from error
 
 
@@ -72,6 +73,7 @@ class Prefixes:
                 f"the folder for checkpoints {self._directory.parent} cannot be used:"
                 f" {error.strerror or error}",
                 remedy=(Set("checkpoints", verb="name another with"), Set("share_prefix", False)),
+                code="file-unusable",
             ) from error
         fitting = [
             one

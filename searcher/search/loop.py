@@ -260,7 +260,9 @@ class TrialLoop(ABC, Generic[_Answer]):
             spec, fork = self.prefixes.begun(wanted, claim.number)
             self._begin(claim, spec, fork)
             if not self.study.is_running(claim.number):
-                raise RetryableError(f"run {claim.number} was considered stale before it began")
+                raise RetryableError(
+                    f"run {claim.number} was considered stale before it began", code="taken-over"
+                )
             try:
                 observer = TrialObserver(
                     self.study,
@@ -325,4 +327,5 @@ def _check(record: TrialRecord) -> None:
         raise FatalError(
             ("the trainer reported an impossible run: ", error),
             remedy="check the metric and the times that the workload reports",
+            code="result-invalid",
         ) from error

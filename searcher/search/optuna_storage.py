@@ -56,7 +56,8 @@ def readable(url: str) -> Iterator[None]:
     except (ValueError, LookupError) as error:
         raise DatabaseError(
             f"Optuna's tables in {shown(url)} hold a value that cannot be read"
-            f" ({one_line(error)}); restore the database from a copy"
+            f" ({one_line(error)}); restore the database from a copy",
+            code="database-damaged",
         ) from error
 
 
@@ -71,6 +72,7 @@ def open_storage(url: str, *, check: bool = True) -> RDBStorage:
         raise DatabaseError(
             f"Optuna's tables in {shown(url)} do not fit the installed Optuna {optuna.__version__}",
             remedy=Run(Command.UPGRADE_DATABASE, verb="run:"),
+            code="database-outdated",
         )
     return storage
 

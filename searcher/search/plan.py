@@ -72,6 +72,7 @@ class SearchPlan:
                 parameter="budget",
                 value=budget,
                 remedy=("give as many", Set("threshold")),
+                code="parameters-conflict",
             )
         if "min_kept_share" in options:
             share = options["min_kept_share"]
@@ -82,6 +83,7 @@ class SearchPlan:
                     "says how many trainings must keep the accuracy without a guard",
                     parameter="min_kept_share",
                     remedy=(Set("guarded", False, "add"), "leave it out"),
+                    code="parameters-conflict",
                 )
         if strategy.target_accuracy is not None:
             _check_target(strategy.target_accuracy, strategy.accuracy_range)
@@ -93,12 +95,14 @@ class SearchPlan:
                     ),
                     parameter="baseline_runs",
                     remedy="leave one of them out",
+                    code="parameters-conflict",
                 )
         elif "target_runs" in options:
             raise UserError(
                 ("says how many runs stand behind ", Set("target_accuracy", verb="")),
                 parameter="target_runs",
                 remedy="give both or neither",
+                code="parameters-conflict",
             )
 
 

@@ -167,7 +167,9 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
         try:
             return function(study, *args, **kwargs)
         except UpdateFinishedTrialError as error:
-            raise RetryableError("another searcher considered this run stale") from error
+            raise RetryableError(
+                "another searcher considered this run stale", code="taken-over"
+            ) from error
         except StorageInternalError as error:
             cause = " ".join(str(error.__cause__ or error).split())[:200]
             ours = known_error(error.__cause__, study.place)

@@ -24,7 +24,8 @@ def check_baseline(runs_diverged: Iterable[bool]) -> None:
     if diverged >= _DIVERGED_BASELINES and 2 * diverged > len(runs):
         raise UserError(
             f"{diverged} of {len(runs)} runs without a switch diverged, so there is nothing to"
-            " compare with: lower the learning rate of the training, or use fewer workers"
+            " compare with: lower the learning rate of the training, or use fewer workers",
+            code="baseline-diverged",
         )
 
 
@@ -105,6 +106,7 @@ def measured_threshold(
             f"{runs} runs without a switch measured the same, so they do not"
             " say how much worse a run may be",
             remedy=Set("threshold"),
+            code="parameter-missing",
         )
     threshold = float(f"{_DEVIATIONS[runs] * deviation:.2g}")
     return threshold if largest_loss is None else min(threshold, largest_loss / 2)

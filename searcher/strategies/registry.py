@@ -56,6 +56,7 @@ def make_strategy(
                 parameter=option,
                 value=value,
                 remedy=(out, Set("strategy", able)) if able else out,
+                code="parameters-conflict",
             )
     points = given.get("switch_points")
     if isinstance(points, str):

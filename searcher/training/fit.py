@@ -145,7 +145,9 @@ def fit(
     if epochs is None and followed is not None:
         job["total_worker_steps"] = followed.job.total_worker_steps
     elif epochs is None and "total_worker_steps" not in job:
-        raise UserError("nothing says how long to train: give epochs, or a policy")
+        raise UserError(
+            "nothing says how long to train: give epochs, or a policy", code="parameter-missing"
+        )
     given = ModelInMemory.of(model, x, y, epochs, callbacks, job)
     workload = given.workload
     request = RunRequest(

@@ -76,7 +76,11 @@ class When:
     def __post_init__(self) -> None:
         if self.learn and not self.guarded:
             raise UserError(
-                "needs the guard", parameter="learn", value=True, remedy=leave_out("guarded", False)
+                "needs the guard",
+                parameter="learn",
+                value=True,
+                remedy=leave_out("guarded", False),
+                code="parameters-conflict",
             )
         said = {
             "learn": self.learn,
@@ -87,7 +91,10 @@ class When:
         given = [option for option, is_said in said.items() if is_said]
         if len(given) > 1:
             raise UserError(
-                "both say when to switch", parameter=given, remedy="leave out one of them"
+                "both say when to switch",
+                parameter=given,
+                remedy="leave out one of them",
+                code="parameters-conflict",
             )
         kept = [leave_out(one) for one in given if one != "learn"]
         kept += [] if self.guarded else [leave_out("guarded", False)]
@@ -97,6 +104,7 @@ class When:
                 "is for runs that learn",
                 parameter=self.allowed.parameter,
                 remedy=(kept[0], leave_out(self.allowed.parameter)),
+                code="parameters-conflict",
             )
 
     @property
@@ -249,6 +257,7 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
             f"is for runs that learn, and version {policy.version} was found by a search",
             parameter=name,
             remedy=(Set("learn", True, "add"), Set(name, verb="search with that")),
+            code="parameters-conflict",
         )
     percent, seed = policy.switch_percent, request.seed
     band = recorder.band(policy) if request.when.guarded else None
@@ -274,13 +283,16 @@ def _exact(
         differences = min((_differences(one.identity, request) for one in candidates), key=len)
         differs = [part for one in differences for part in (", and for ", *one)]
         raise PolicyError(
-            [f"policy {request.choice!r} of {reference!r} is for ", *differs[1:]], remedy=search
+            [f"policy {request.choice!r} of {reference!r} is for ", *differs[1:]],
+            remedy=search,
+            code="policy-unfit",
         )
     if identity.fingerprint == policy.job.fingerprint:
         raise PolicyError(
             f"policy {request.choice!r} of {reference!r} is for {policy.protocols.described}, not"
             f" for {identity.protocols.described}",
             remedy=search,
+            code="policy-unfit",
         )
     raise PolicyError(
         f"policy {request.choice!r} is for workload {policy.job.workload!r} as it was with"
@@ -288,6 +300,7 @@ def _exact(
         f" {policy.job.fingerprint[:12]}), not for {reference!r} as it is now with"
         f" {identity.total_worker_steps:,} (fingerprint {identity.fingerprint[:12]})",
         remedy=search,
+        code="policy-unfit",
     )
 
 
@@ -354,6 +367,7 @@ def _only_simulated(request: RunRequest, entries: Sequence[PolicyEntry]) -> Poli
             Run(Command.SWEEP, tried, "try it on the real job with:"),
             replace(selection.search, verb="search for the real job with:"),
         ),
+        code="policy-unfit",
     )
 
 
@@ -500,6 +514,7 @@ def size_and_pair(request: RunRequest) -> tuple[int, tuple[str, str]]:
             raise UserError(
                 ("the workers and protocols of this job cannot be read: ", error),
                 remedy=(Set("workers", verb="say both with"), Set("protocols", verb="")),
+                code="parameter-missing",
             ) from error
         for entry in selection.meant(entries)[:1]:
             job = entry.identity

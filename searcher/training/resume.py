@@ -71,6 +71,7 @@ def _left_behind(folder: Path) -> UserError:
             "start over: remove them",
             Set("checkpoints", verb="choose another"),
         ),
+        code="run-interrupted",
     )
 
 
@@ -161,6 +162,7 @@ class RunCheckpoints:
                 parameter="checkpoints",
                 value=str(self._folder),
                 remedy="choose one that can be written",
+                code="file-unusable",
             ) from error
         _remove_needless(self._folder)
         self._keep_use_id()
@@ -267,6 +269,7 @@ def save_model(
             "the trained values could not be written anywhere"
             f" ({(reasons or ['no reason known'])[-1]}), so no model was saved",
             remedy=checkpoints.how_to_go_on,
+            code="model-not-saved",
         )
     try:
         return export_model(workload, final, output, checkpoints.use_id)
@@ -282,7 +285,8 @@ def save_model(
                 " ",
                 Set("resume", True, ""),
                 " saves it",
-            )
+            ),
+            code="model-not-saved",
         ) from error
 
 
@@ -296,4 +300,5 @@ def check_sound(record: TrialRecord, reference: str) -> None:
                 Set("seed", verb="try another"),
                 Run(Command.SEARCH, (reference,), "a later switch, which you find with:"),
             ),
+            code="training-diverged",
         )

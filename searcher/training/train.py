@@ -168,7 +168,10 @@ def train(
     cluster = trainer_named(trainer, trainer_options or {}) if isinstance(trainer, str) else trainer
     if not isinstance(cluster, ClusterChoice):
         kinds = ", ".join(kind.name for kind in TRAINING)
-        raise UserError(f"trainer is {trainer!r}, which trains no workload: give one of {kinds}")
+        raise UserError(
+            f"trainer is {trainer!r}, which trains no workload: give one of {kinds}",
+            code="parameter-invalid",
+        )
     check_copies(tensorboard, mlflow)
     storage_url, tell = database_url(storage), tell or _LOG.warning
     if output is not None:
@@ -398,6 +401,7 @@ def train_by_command(
             f"the training diverged after {record.worker_steps:,} of its steps; its output is in"
             f" {folder}",
             remedy=(Set("seed", verb="try another"), "a later switch"),
+            code="training-diverged",
         )
     return replace(done, model_path=folder, has_model=False)
 
@@ -413,6 +417,6 @@ def _trained(
         except RetryableError as error:
             message = failures.told(str(error))
             if not left:
-                raise RetryableError(message) from error
+                raise RetryableError(message, code=error.code) from error
             tell(f"it is run again, from the checkpoint that it has left: {message}")
     raise AssertionError("the last attempt returns or raises")

@@ -82,6 +82,7 @@ def translated(error: DBAPIError, place: str) -> SyncSwitchError:
         return FatalError(
             f"the database {place} cannot be written: {why}",
             remedy=("free some disk space there", ANOTHER),
+            code="disk-full",
         )
     if state == _UNTRANSLATABLE:
         return DatabaseError(
@@ -123,19 +124,22 @@ def _new_engine(parsed: URL, url: str) -> Engine:
         if parsed.get_dialect().is_async:
             raise DatabaseError(
                 f"{shown(url)} names a driver for asynchronous programs;"
-                f" leave it out: {parsed.get_backend_name()}://..."
+                f" leave it out: {parsed.get_backend_name()}://...",
+                code="database-url-invalid",
             )
         engine = create_engine(parsed, **arguments)
     except NoSuchModuleError as error:
         raise DatabaseError(
-            f"{shown(url)} needs a driver that is missing ({error}); check the part before ://"
+            f"{shown(url)} needs a driver that is missing ({error}); check the part before ://",
+            code="package-missing",
         ) from error
     except ImportError as error:
         module = error.name or parsed.get_driver_name()
         package = "'syncswitch[postgresql]'" if module == "psycopg" else module
         raise DatabaseError(
             f"{shown(url)} needs a driver that is missing ({one_line(error)});"
-            f" `pip install {package}`"
+            f" `pip install {package}`",
+            code="package-missing",
         ) from error
     if is_sqlite:
         event.listen(engine, "connect", _prepare_sqlite)
@@ -230,6 +234,7 @@ class Database:
             raise DatabaseError(
                 f"{shown(self.url)} holds a value that cannot be read ({one_line(error)})",
                 remedy=Run(Command.CHECK_DATABASE),
+                code="database-damaged",
             ) from error
 
     def rows(self, query: Select[Any]) -> Sequence[Any]:
@@ -308,7 +313,9 @@ def open_database(url: str, *, create: bool) -> Database:
         if revision is None:
             if not create:
                 raise DatabaseError(
-                    f"{shown(url)} holds no results of syncswitch yet", remedy=SEARCH_FIRST
+                    f"{shown(url)} holds no results of syncswitch yet",
+                    remedy=SEARCH_FIRST,
+                    code="nothing-recorded",
                 )
             _make_tables(engine, shown(url))
         elif revision != REVISION:
@@ -383,6 +390,7 @@ def examined(url: str, *, may_create: bool) -> tuple[str | None, Engine]:
         raise DatabaseError(
             f"the driver cannot open the database {shown(url)}: {one_line(error)}",
             remedy=("check the options after the ?", ANOTHER),
+            code="database-url-invalid",
         ) from error
     except BaseException:
         engine.dispose()

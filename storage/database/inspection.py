@@ -69,33 +69,41 @@ def parse_url(url: str) -> URL:
     except (ArgumentError, ValueError) as error:
         if re.fullmatch(_PLAIN_PATH, url):
             hint = f"; for a file write sqlite:///{url}"
-            raise DatabaseError(f"{url!r} is not a database URL; {_ALLOWED}{hint}") from error
+            raise DatabaseError(
+                f"{url!r} is not a database URL; {_ALLOWED}{hint}", code="database-url-invalid"
+            ) from error
         # Without the error as its cause, which may quote the password.
-        raise DatabaseError(f"{shown(url)} cannot be read as a URL; {_ALLOWED}") from None
+        raise DatabaseError(
+            f"{shown(url)} cannot be read as a URL; {_ALLOWED}", code="database-url-invalid"
+        ) from None
     if parsed.get_backend_name() == "postgres":  # as hosting providers print it
         parsed = parsed.set(drivername=parsed.drivername.replace("postgres", "postgresql", 1))
     kind = parsed.get_backend_name()
     if kind not in {"sqlite", "postgresql"}:
         raise DatabaseError(
-            f"{shown(url)}: databases of kind {kind!r} are not supported; {_ALLOWED}"
+            f"{shown(url)}: databases of kind {kind!r} are not supported; {_ALLOWED}",
+            code="database-url-invalid",
         )
     if kind == "sqlite":
         name = parsed.database or ":memory:"
         if name == ":memory:" or name.startswith("file:"):
             raise DatabaseError(
                 f"{shown(url)}: a search needs a database file that its processes can share;"
-                f" give a plain path, for example sqlite:///syncswitch.db"
+                f" give a plain path, for example sqlite:///syncswitch.db",
+                code="database-url-invalid",
             )
         # Also without a =: SQLAlchemy would drop what follows, and write another file.
         if "?" in url or "\0" in name:
             raise DatabaseError(
                 f"{shown(url)!r} has options, or a character that no file name can have;"
-                f" allowed: sqlite:///FILE alone, without ?"
+                f" allowed: sqlite:///FILE alone, without ?",
+                code="database-url-invalid",
             )
     elif _is_doubtful(parsed):
         raise DatabaseError(
             f"{shown(url)} has an @ or a = in its host or database; {_ALLOWED}; write %40 for an @"
-            " of the password, and a ? before options"
+            " of the password, and a ? before options",
+            code="database-url-invalid",
         )
     # Without the name of a driver, the version of SQLAlchemy would decide on one.
     if parsed.drivername == "postgresql":
@@ -114,12 +122,14 @@ def _check_options(parsed: URL, url: str) -> None:
             f"{shown(url)} has the option {objects[0]}, which is for Python programs",
             allowed="options of libpq, and prepare_threshold",
             remedy="leave it out",
+            code="database-url-invalid",
         )
     given = parsed.query.get(_PREPARE, "0")
     if not isinstance(given, str) or not re.fullmatch(_THRESHOLD, given):
         raise DatabaseError(
             f"{shown(url)} has the option {_PREPARE} with the value {given!r}",
             allowed="a whole number from 0 on, or none for no prepared statements",
+            code="database-url-invalid",
         )
 
 
@@ -193,6 +203,7 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
             raise DatabaseError(
                 f"no database at {path}",
                 remedy=(SEARCH_FIRST, ANOTHER, f"set {ENVIRONMENT_VARIABLE}"),
+                code="database-not-found",
             ) from error
         if not path.parent.is_dir():
             raise DatabaseError(
@@ -202,7 +213,8 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
         return
     except IsADirectoryError as error:
         raise DatabaseError(
-            f"{path} is a directory, not a database; name a file, for example {path}/syncswitch.db"
+            f"{path} is a directory, not a database; name a file, for example {path}/syncswitch.db",
+            code="database-foreign",
         ) from error
     except OSError as error:
         raise DatabaseError(
@@ -212,7 +224,9 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
     # For SQLite, an empty file is an empty database.
     if header and header != _SQLITE_HEADER:
         raise DatabaseError(
-            f"{path} is not a SQLite database (it starts with {header[:16]!r})", remedy=ANOTHER
+            f"{path} is not a SQLite database (it starts with {header[:16]!r})",
+            remedy=ANOTHER,
+            code="database-foreign",
         )
 
 
@@ -268,6 +282,7 @@ def our_revision(connection: Connection, place: str) -> str | None:
                 f"{place} holds tables of another application ({some})",
                 allowed="an empty database, or one of syncswitch or Optuna",
                 remedy=ANOTHER,
+                code="database-foreign",
             )
         return None
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
@@ -278,11 +293,13 @@ def our_revision(connection: Connection, place: str) -> str | None:
                 f"{place} was made by a newer syncswitch: its tables are of revision {revision},"
                 f" and this one reads and writes {REVISION!r}",
                 remedy=("update syncswitch", ANOTHER),
+                code="newer-version",
             )
         raise DatabaseError(
             f"{place} has tables of revision {revision}, and this syncswitch reads and writes"
             f" {REVISION!r}",
             remedy=("use the version that made them", ANOTHER),
+            code="database-outdated",
         )
     return str(found[0])
 

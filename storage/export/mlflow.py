@@ -87,6 +87,7 @@ def check_mlflow(uri: str) -> None:
             "needs the package mlflow-skinny (or mlflow), which is missing",
             parameter="mlflow",
             remedy="run: pip install 'syncswitch[mlflow]'",
+            code="package-missing",
         )
     try:
         scheme = urlsplit(uri).scheme.partition("+")[0]
@@ -331,9 +332,9 @@ def _connected(uri: str) -> Iterator[MlflowClient]:
     except Exception as error:  # MLflow's client passes on those of several libraries
         place = f"MLflow at {shown_uri(uri)}"
         if any(words in str(error) for words in _UNREACHABLE):
-            raise RetryableError(f"{place} does not answer") from error
+            raise RetryableError(f"{place} does not answer", code="service-away") from error
         text = one_line(error).replace(uri, shown_uri(uri))
-        raise RetryableError(f"{place} refuses a copy: {text}") from error
+        raise RetryableError(f"{place} refuses a copy: {text}", code="service-away") from error
 
 
 def _check_answers(uri: str) -> None:
@@ -346,7 +347,9 @@ def _check_answers(uri: str) -> None:
         # Any answer will do, also of a server whose certificate MLflow is told to trust.
         requests.head(uri, timeout=_ANSWER_SECONDS, verify=False)
     except (requests.ConnectionError, requests.Timeout) as error:
-        raise RetryableError(f"MLflow at {shown_uri(uri)} does not answer") from error
+        raise RetryableError(
+            f"MLflow at {shown_uri(uri)} does not answer", code="service-away"
+        ) from error
 
 
 def _put_runs(client: MlflowClient, job: Job, copies: Iterable[RunCopy]) -> dict[str, str]:

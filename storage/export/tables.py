@@ -63,7 +63,8 @@ def write_parquet(name: FrameName, blocks: Blocks, file: BinaryIO) -> None:
         import pyarrow.parquet
     except ImportError as error:
         raise UserError(
-            "Parquet needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'"
+            "Parquet needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'",
+            code="package-missing",
         ) from error
     schema = pyarrow.Schema.from_pandas(empty, preserve_index=False)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:

@@ -92,7 +92,7 @@ def write_policy(path: str | Path, policy: TimingPolicy, workload: RegisteredWor
         with whole_file(Path(path), replaces=(b'{\n  "schema_version"',)) as file:
             file.write(content)
     except UserError as error:
-        raise PolicyError(error) from error
+        raise PolicyError(error, code="file-unusable") from error
 
 
 def read_policy_file(path: str | Path) -> PolicyFile:
@@ -136,7 +136,7 @@ def _version(kind: Format, content: Mapping[str, Any], what: str) -> int | None:
     try:
         return kind.check(content[KEY], what)
     except TooNewError as error:
-        raise PolicyError(error) from error
+        raise PolicyError(error, code="newer-version") from error
     except (KeyError, ValueError):
         return None
 
@@ -220,7 +220,9 @@ def json_content(path: str | Path) -> dict[str, Any]:
         content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PolicyError(
-            f"cannot read the policy file {path}: {error.strerror or error}", remedy=EXPORT_AGAIN
+            f"cannot read the policy file {path}: {error.strerror or error}",
+            remedy=EXPORT_AGAIN,
+            code="file-unusable",
         ) from error
     except UnicodeDecodeError as error:
         raise _useless(path, f"is not UTF-8 text ({error})") from error

@@ -224,6 +224,7 @@ class PolicyRegistry:
                     f"workload {policy.job.fingerprint[:12]} is not in this database, where its"
                     " policies could be published",
                     remedy=SEARCH_FIRST,
+                    code="policy-not-found",
                 )
             before = _published_by(policy.job.fingerprint, policy.study)
             for _, published in read_policies(connection, before):
@@ -235,6 +236,7 @@ class PolicyRegistry:
                     f"{CURRENT} of workload {policy.job.fingerprint[:12]} is {at}, not version"
                     f" {replaces} any more",
                     remedy=Run(Command.LIST_POLICIES),
+                    code="policy-moved",
                 )
             published = _add_version(connection, policy)
             _point(connection, published.job.fingerprint, CURRENT, published.version)
@@ -351,7 +353,8 @@ class PolicyRegistry:
         if not _ALIAS.fullmatch(alias):
             raise PolicyError(
                 f"{alias!r} cannot be an alias; allowed: a small letter, then up to 63 small"
-                f" letters, digits and hyphens, for example pinned"
+                f" letters, digits and hyphens, for example pinned",
+                code="parameter-invalid",
             )
 
         def operation(connection: Connection) -> None:
@@ -362,6 +365,7 @@ class PolicyRegistry:
                     f"workload {fingerprint[:12]} has no policy version {version}",
                     allowed=f"1 to {last}" if last else "none, as it has no policy yet",
                     remedy=Run(Command.LIST_POLICIES),
+                    code="policy-not-found",
                 )
             _point(connection, fingerprint, alias, version)
 
@@ -382,7 +386,8 @@ class PolicyRegistry:
         if before is None:
             raise PolicyError(
                 f"workload {fingerprint[:12]} has no alias {alias!r}; it has:"
-                f" {', '.join(known) or 'none'}"
+                f" {', '.join(known) or 'none'}",
+                code="policy-not-found",
             )
 
         def operation(connection: Connection) -> int:
@@ -394,7 +399,8 @@ class PolicyRegistry:
             if lower is None:
                 raise PolicyError(
                     f"{alias} of workload {fingerprint[:12]} is version {before}, the lowest one:"
-                    f" there is none to roll back to"
+                    f" there is none to roll back to",
+                    code="policy-not-found",
                 )
             # A repeated attempt may find its own change, and must not go further back.
             if _pointed_at(connection, fingerprint, alias) not in {before, lower}:
@@ -402,6 +408,7 @@ class PolicyRegistry:
                     f"{alias} of workload {fingerprint[:12]} was moved from version {before} by"
                     " another process at this moment",
                     remedy=Run(Command.LIST_POLICIES),
+                    code="policy-moved",
                 )
             _point(connection, fingerprint, alias, lower)
             return lower

@@ -16,4 +16,5 @@ def unguarded_warning(policy: TimingPolicy) -> UserError | None:
     return UserError(
         f"this policy was found for guarded runs: without a guard {share} keep the accuracy",
         remedy=Run(Command.SEARCH, ("WORKLOAD", Set("guarded", False)), "for a careful one, run:"),
+        code="policy-unfit",
     )

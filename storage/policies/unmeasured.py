@@ -63,7 +63,10 @@ def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = Non
         UserError: That is no percent.
     """
     if not (switch_percent is None or 0 <= switch_percent <= BASELINE_PERCENT):
-        raise UserError(f"switch_at is {switch_percent:g}: give a percent from 0 to 100")
+        raise UserError(
+            f"switch_at is {switch_percent:g}: give a percent from 0 to 100",
+            code="parameter-invalid",
+        )
     threshold = identity.decided_by.usual_threshold
     expected = _ANY if threshold else _ANY_WITHOUT_THRESHOLD
     if identity.momentum_after_switch in (OWN_MOMENTUM, SEMI_SYNC):
@@ -93,7 +96,10 @@ def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = Non
 def check_one_says_when(policy: object, switch_at: float | None) -> None:
     """Raises UserError where both say when a training switches."""
     if policy and switch_at is not None:
-        raise UserError("policy and switch_at both say when to switch: leave out one of them")
+        raise UserError(
+            "policy and switch_at both say when to switch: leave out one of them",
+            code="parameters-conflict",
+        )
 
 
 def watched_metric(name: str, goal: str | None) -> Metric:
@@ -104,12 +110,15 @@ def watched_metric(name: str, goal: str | None) -> Metric:
     if goal is None and "acc" not in (name or ACCURACY_NAME).lower():
         raise UserError(
             f"nothing says whether more of {name} is better: give metric_goal='max', or 'min' if"
-            " less is"
+            " less is",
+            code="parameter-missing",
         )
     if goal is None:
         return Metric(name or ACCURACY_NAME)
     if goal not in GOALS:
-        raise UserError(f"metric_goal is {goal!r}: give one of {', '.join(GOALS)}")
+        raise UserError(
+            f"metric_goal is {goal!r}: give one of {', '.join(GOALS)}", code="parameter-invalid"
+        )
     return Metric(name or "metric", goal, lowest=None, highest=None)
 
 

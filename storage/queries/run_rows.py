@@ -145,7 +145,10 @@ def accuracy_times(choice: TrialChoice, target_value: float) -> Select[Any]:
     its stop. Raises UserError if the target or the choice is impossible.
     """
     if not math.isfinite(target_value):
-        raise UserError(f"target_accuracy is {target_value}; give a number, for example 0.9")
+        raise UserError(
+            f"target_accuracy is {target_value}; give a number, for example 0.9",
+            code="parameter-invalid",
+        )
     given = literal(target_value, Double)
     chosen = (_FACTS.state == TrialState.COMPLETE, *conditions(choice))
     inherited = inherited_accuracy_seconds(

@@ -106,7 +106,10 @@ def switch_point_statistics(
     intervals, is impossible.
     """
     if not 0 < confidence < 1:
-        raise UserError(f"confidence is {confidence}; allowed: between 0 and 1, for example 0.95")
+        raise UserError(
+            f"confidence is {confidence}; allowed: between 0 and 1, for example 0.95",
+            code="parameter-invalid",
+        )
     counting = [
         _FACTS.state == TrialState.COMPLETE,
         _FACTS.candidate_percent.is_not(None),  # leaves out the uses of policies as well

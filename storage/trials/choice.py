@@ -90,7 +90,10 @@ def conditions(
     names = sorted(allowed.__annotations__)
     for name in choice:
         if name not in names:
-            raise UserError(f"{name!r} does not select runs; allowed: {', '.join(names)}")
+            raise UserError(
+                f"{name!r} does not select runs; allowed: {', '.join(names)}",
+                code="parameter-invalid",
+            )
     given = cast(TrialChoice, {name: v for name, v in choice.items() if v is not None})
     _check(given)
     wanted: list[ColumnElement[bool]] = []
@@ -125,7 +128,10 @@ def are_with(protocols: Protocols) -> ColumnElement[bool]:
 
 def _are_of(kinds: set[str]) -> list[ColumnElement[bool]]:
     for kind in kinds - {*KINDS}:
-        raise UserError(f"{kind!r} is not a kind of trial; allowed: {', '.join(KINDS)}")
+        raise UserError(
+            f"{kind!r} is not a kind of trial; allowed: {', '.join(KINDS)}",
+            code="parameter-invalid",
+        )
     if len(kinds) == 1:
         return [_COLUMN_OF_KIND[kind].is_not(None) for kind in kinds]
     return [column.is_(None) for kind, column in _COLUMN_OF_KIND.items() if kind not in kinds]
@@ -136,18 +142,24 @@ def _check(given: TrialChoice) -> None:
     if fingerprint is not None and not _FINGERPRINT.fullmatch(fingerprint):
         raise UserError(
             f"fingerprint is {fingerprint!r}; allowed: all its 64 digits (0-9, a-f); the start of"
-            f" one can be given as workload"
+            f" one can be given as workload",
+            code="parameter-invalid",
         )
     state = given.get("state")
     if state is not None and state not in _STATES:
-        raise UserError(f"state is {state!r}; allowed: {', '.join(_STATES)}")
+        raise UserError(
+            f"state is {state!r}; allowed: {', '.join(_STATES)}", code="parameter-invalid"
+        )
     percent = given.get("candidate_percent")
     if percent is not None and not 0 <= percent <= 100:
-        raise UserError(f"candidate_percent is {percent}; allowed: 0 to 100")
+        raise UserError(
+            f"candidate_percent is {percent}; allowed: 0 to 100", code="parameter-invalid"
+        )
     for name in ("since", "until"):
         moment = given.get(name)
         if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
             raise UserError(
                 f"{name} is {str(moment)!r}; allowed: a datetime with a time zone, for example"
-                f" datetime(2026, 1, 31, tzinfo=timezone.utc)"
+                f" datetime(2026, 1, 31, tzinfo=timezone.utc)",
+                code="parameter-invalid",
             )

@@ -186,7 +186,8 @@ def _write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
     elif row.fingerprint != search.fingerprint:
         raise DatabaseError(
             f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
-            f" {search.fingerprint[:12]}; give the new search a study name of its own"
+            f" {search.fingerprint[:12]}; give the new search a study name of its own",
+            code="database-foreign",
         )
     else:
         stored = flat(record_of(SearchInfo, row))
@@ -293,7 +294,8 @@ class TrialStore:
                 whole.encode()
             except UnicodeEncodeError as error:
                 raise UserError(
-                    f"the checkpoint path {whole!r} is not UTF-8 text; name a folder whose path is"
+                    f"the checkpoint path {whole!r} is not UTF-8 text; name a folder whose path is",
+                    code="file-unusable",
                 ) from error
 
         def operation(connection: Connection) -> None:

@@ -67,7 +67,8 @@ def spool_use(path: Path, use: PolicyUse) -> None:
     except OSError as error:
         raise UserError(
             f"cannot write the file {path}: {error.strerror or error}; name a file in a directory"
-            f" that exists and is writable"
+            f" that exists and is writable",
+            code="file-unusable",
         ) from error
 
 
@@ -126,7 +127,8 @@ def take_in(
         return TakenIn()
     except OSError as error:
         raise UserError(
-            f"cannot import the runs in {path}: {error.strerror or error}; they stay in it"
+            f"cannot import the runs in {path}: {error.strerror or error}; they stay in it",
+            code="file-unusable",
         ) from error
 
 
@@ -161,7 +163,8 @@ def _take_in(
         why = next(iter(refused)).partition("(")[2].partition(");")[0]
         raise UserError(
             f"{path} has no run with a policy ({why}) and is left as it is; give a file that a"
-            f" training has left, such as NAME{_SUFFIX}"
+            f" training has left, such as NAME{_SUFFIX}",
+            code="file-unusable",
         )
     for number, use in uses.items():
         try:

@@ -118,11 +118,13 @@ def _policy_of(connection: Connection, use: PolicyUse) -> Row[Any]:
             raise PolicyError(
                 f"no run of {identity.job.sized_name} is in this database",
                 remedy="the next run of this job imports it, or import its policy first",
+                code="policy-not-found",
             )
         raise PolicyError(
             f"the policy of {name!r} that study {use.study!r} found at {use.created_at} is not in"
             " this database",
             remedy="import the policy first",
+            code="policy-not-found",
         )
     policy = (exact or alike)[0]
     last = found[-1].version

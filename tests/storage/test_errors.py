@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from syncswitch.storage.errors import Command, PolicyError, Run, Set, UserError, shortened
+import syncswitch
+from syncswitch.storage.errors import (
+    Command,
+    DatabaseAwayError,
+    DatabaseError,
+    ErrorCode,
+    FatalError,
+    PolicyError,
+    RetryableError,
+    Run,
+    Set,
+    SyncSwitchError,
+    UserError,
+    shortened,
+)
 
 LONG = {
     "a word": "x" * 6000,
@@ -49,3 +66,35 @@ def test_what_is_as_long_as_messages_are_stays_whole() -> None:
     command = "train.py " + "--option value " * 100
     run = Run(Command.TRAIN, ("job", Set("command", command)))
     assert command in str(UserError("is wrong", remedy=run))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UserError("is odd"), "input-invalid"),
+        (UserError("is odd", parameter="seed"), "parameter-invalid"),
+        (UserError("are odd", parameter=("seed", "runs")), "parameters-conflict"),
+        (UserError("is odd", parameter="seed", code="file-unusable"), "file-unusable"),
+        (PolicyError("is odd", parameter="policy"), "policy-damaged"),
+        # An error that quotes one of its kind is about the same.
+        (RetryableError(("gave up: ", DatabaseAwayError("busy"))), "database-away"),
+        (UserError(("odd: ", DatabaseError("odd", code="newer-version"))), "newer-version"),
+        (UserError(("it waits: ", DatabaseAwayError("busy"))), "input-invalid"),
+        (FatalError(("odd: ", UserError("odd"))), "failed"),
+    ],
+)
+def test_an_error_has_a_code(error: SyncSwitchError, code: ErrorCode) -> None:
+    assert error.code == code
+    assert pickle.loads(pickle.dumps(error)).code == code
+
+
+def test_each_code_is_used_and_explained() -> None:
+    (package,) = syncswitch.__path__
+    sources = "".join(file.read_text() for file in Path(package).rglob("*.py"))
+    codes = get_args(ErrorCode)
+    assert list(codes) == sorted(codes)
+    for code in codes:
+        assert sources.count(f'"{code}"') > 1, f"{code} is never used"
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    table = page.partition("\n## Error codes\n")[2].partition("\n## ")[0]
+    assert tuple(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)) == codes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import ErrorCode, UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.conditions import ConditionsChoice
 from tests.wording import Said
@@ -25,13 +25,14 @@ def test_the_default_fits_every_job(first_protocol: str) -> None:
 
 
 def test_what_does_not_fit_is_refused(said: Said) -> None:
-    for chosen, first_protocol in (
-        (ConditionsChoice("greedy", "hot"), "asp"),
-        (ConditionsChoice("elastic", "hot"), "ds-sync:2"),
-        (ConditionsChoice("none", "hot", ("hang:worker=1,at=1%",)), "bsp"),
-        (ConditionsChoice("none", "hot", ("hang:worker=4,at=1%",)), "bsp"),
+    code: ErrorCode
+    for code, chosen, first_protocol in (
+        ("parameters-conflict", ConditionsChoice("greedy", "hot"), "asp"),
+        ("parameters-conflict", ConditionsChoice("elastic", "hot"), "ds-sync:2"),
+        ("parameter-invalid", ConditionsChoice("none", "hot", ("hang:worker=1,at=1%",)), "bsp"),
+        ("parameter-invalid", ConditionsChoice("none", "hot", ("hang:worker=4,at=1%",)), "bsp"),
     ):
-        said.refusal(UserError, chosen.conditions, 4, 20.0, first_protocol, "in-process")
+        said.refusal(code, chosen.conditions, 4, 20.0, first_protocol, "in-process")
 
 
 @pytest.mark.parametrize(

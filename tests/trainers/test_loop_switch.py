@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import PolicyError, TooNewError, UserError
+from syncswitch.storage.errors import ErrorCode, PolicyError, TooNewError
 from syncswitch.storage.policies.file import checksum_of, read_policy_file
 from syncswitch.storage.policies.registry import import_policies
 from syncswitch.storage.records.flat import flat
@@ -467,14 +467,15 @@ def test_a_loop_without_a_policy_that_is_killed_goes_on_once_its_length_is_known
 
 def test_what_contradicts_itself_without_a_policy_is_one_line(said: Said) -> None:
     options: dict[str, Any]
-    for options in (
-        {"policy": "job.json", "switch_at": 5},
-        {"total_steps": W, "switch_at": 101},
-        {"metric_goal": "less"},
-        {"metric_name": "val_loss"},
+    code: ErrorCode
+    for code, options in (
+        ("parameters-conflict", {"policy": "job.json", "switch_at": 5}),
+        ("parameter-invalid", {"total_steps": W, "switch_at": 101}),
+        ("parameter-invalid", {"metric_goal": "less"}),
+        ("parameter-missing", {"metric_name": "val_loss"}),
     ):
-        said.refusal(UserError, LoopSwitch, **options)
-    said.refusal(UserError, LoopSwitch(total_steps=W).test, 100, 2.5)
+        said.refusal(code, LoopSwitch, **options)
+    said.refusal("parameter-missing", LoopSwitch(total_steps=W).test, 100, 2.5)
 
 
 def seconds_of(switch_at: float | None, second_way: Callable[[int], float], **options: Any) -> None:

@@ -194,6 +194,7 @@ def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metr
             parameter="metric_name",
             value=name,
             remedy=tuple(Set("metric_goal", choice, "add") for choice in GOALS),
+            code="parameter-missing",
         )
     if unit is not None and not (unit.isprintable() and 0 < len(unit) <= _LONGEST_UNIT):
         raise UserError(
@@ -242,7 +243,7 @@ class CommandJob:
 
     def __post_init__(self) -> None:
         if problem := name_problem(self.name):
-            raise UserError(f"{problem} as WORKLOAD")
+            raise UserError(f"{problem} as WORKLOAD", code="parameter-invalid")
         if not 2 <= self.total_steps <= MOST_WORKER_STEPS:
             raise UserError(
                 "give the steps of a whole training as the command counts them, 2 to"
@@ -274,6 +275,7 @@ class CommandJob:
                     parameter="step_name",
                     value=self.step_name,
                     remedy=leave_out("step_name"),
+                    code="parameters-conflict",
                 )
         if not self.step_name or self.step_name in (self.metric.name, "seconds", "diverged"):
             raise UserError(

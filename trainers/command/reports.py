@@ -231,7 +231,9 @@ class GrowingFile:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise UserError(f"{self._path} cannot be read: {error.strerror or error}") from error
+            raise UserError(
+                f"{self._path} cannot be read: {error.strerror or error}", code="result-invalid"
+            ) from error
         self._offset += len(block)
         return block
 
@@ -449,6 +451,7 @@ class ReportLog:
                     Set("total_steps", verb="give the number of steps that it makes as"),
                     "have it report up to its last one",
                 ),
+                code="result-invalid",
             )
 
     def record(

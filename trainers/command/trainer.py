@@ -190,6 +190,7 @@ class CommandTrainer(Trainer):
                 f"a run of command {identity.name!r} can neither start from a checkpoint of another"
                 " run nor write one",
                 remedy=Set("share_prefix", False),
+                code="parameters-conflict",
             )
 
 
@@ -381,7 +382,8 @@ class _CommandRun:
                 evaluation = None if report is None else self.reports.add(report, now_seconds, line)
             except ValueError as error:
                 raise UserError(
-                    f"the result in line {number} of {self.source} cannot be used: {error}"
+                    f"the result in line {number} of {self.source} cannot be used: {error}",
+                    code="result-invalid",
                 ) from error
             if evaluation is not None:
                 self._observer.on_progress(self.reports.step)
@@ -412,7 +414,8 @@ class _CommandRun:
             except (AttributeError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UserError(
                     f"line {number} of {self._loop_file} was not written by LoopSwitch ({error}),"
-                    " or by another version: install the same syncswitch where the command trains"
+                    " or by another version: install the same syncswitch where the command trains",
+                    code="result-invalid",
                 ) from error
 
     def _look_for_alarm(self, *, is_over: bool = False) -> None:
@@ -466,6 +469,7 @@ class _CommandRun:
                     Set("metric_file", verb="name the file with"),
                     Set("metric_pattern", verb="read the output with"),
                 ),
+                code="result-invalid",
             )
         self.reports.check_whole()
 
@@ -482,10 +486,14 @@ class _CommandRun:
         at = f"at step {self.reports.step:,} of {self.spec.identity.total_worker_steps:,}"
         lines = last_lines(self._log, _TAIL_LINES)
         if not lines:
-            return RetryableError(f"the command {what}, {at}; it printed nothing ({self._log})")
+            return RetryableError(
+                f"the command {what}, {at}; it printed nothing ({self._log})", code="command-failed"
+            )
         text = "".join(c if c.isprintable() else " " for c in " | ".join(lines))
         quoted = f"{PRINTED_LAST}{text[-_LONGEST_TAIL:]}"
-        return RetryableError(f"the command {what}, {at} (its output: {self._log}){quoted}")
+        return RetryableError(
+            f"the command {what}, {at} (its output: {self._log}){quoted}", code="command-failed"
+        )
 
 
 def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> TrialRecord:

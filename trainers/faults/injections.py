@@ -117,11 +117,17 @@ def parse_injection(text: str) -> Injection:
     """Reads one injection; raises UserError if it is not valid."""
     kind, _, rest = _tidy(text).partition(":")
     if kind not in _KINDS:
-        raise UserError(f"injection {text!r}: it begins with none of {', '.join(_KINDS)}")
+        raise UserError(
+            f"injection {text!r}: it begins with none of {', '.join(_KINDS)}",
+            code="parameter-invalid",
+        )
     try:
         return _parsed(kind, rest)
     except ValueError as error:
-        raise UserError(f"injection {text!r}: {error}; write it as {_KINDS[kind].usage}") from error
+        raise UserError(
+            f"injection {text!r}: {error}; write it as {_KINDS[kind].usage}",
+            code="parameter-invalid",
+        ) from error
 
 
 def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tuple[Injection, ...]:
@@ -155,23 +161,26 @@ def _expanded(text: str, workers: int, switch_percent: float) -> tuple[Injection
     key, _, value = option.partition("=")
     if colon and key != "delay":
         raise UserError(
-            f"there is no scenario {text!r}; write it as mild or moderate[:delay=100ms]"
+            f"there is no scenario {text!r}; write it as mild or moderate[:delay=100ms]",
+            code="parameter-invalid",
         )
     scenario = SCENARIOS[name]
     try:
         delay_seconds = _delay(value) if colon else scenario.delay_seconds
     except ValueError as error:
-        raise UserError(f"scenario {text!r}: {error}") from error
+        raise UserError(f"scenario {text!r}: {error}", code="parameter-invalid") from error
     if workers <= scenario.stragglers:
         raise UserError(
             f"scenario {text!r} makes {scenario.stragglers} of the workers slow, and there are"
             f" {workers}",
             remedy=Set("workers", verb=f"use {scenario.stragglers + 1} or more"),
+            code="parameter-invalid",
         )
     if switch_percent <= 0:
         raise UserError(
             f"scenario {text!r} comes before the switch, which is at 0 %; give injections such as"
-            f" {_KINDS['straggler'].usage} instead"
+            f" {_KINDS['straggler'].usage} instead",
+            code="parameter-invalid",
         )
     stretch = switch_percent / scenario.occurrences
     return tuple(
@@ -211,20 +220,28 @@ def check_injections(injections: Iterable[Injection], launcher: str, servers: in
             remedy = ("give another number", Set("parameter_servers", verb="use more"))
         else:
             continue
-        raise UserError(f"injection {injection.text!r} cannot be used: {problem}", remedy=remedy)
+        raise UserError(
+            f"injection {injection.text!r} cannot be used: {problem}",
+            remedy=remedy,
+            code="parameter-invalid",
+        )
 
 
 def _check_workers(injections: Sequence[Injection], workers: int) -> None:
     taken: dict[Extent, set[int]] = {}
     for position, injection in enumerate(injections):
         if injection in injections[:position]:
-            raise UserError(f"injection {injection.text!r} is given twice; leave one out")
+            raise UserError(
+                f"injection {injection.text!r} is given twice; leave one out",
+                code="parameter-invalid",
+            )
         if injection.worker is None:
             continue
         if injection.worker >= workers:
             raise UserError(
                 f"injection {injection.text!r}: the {workers} workers are numbered from 0 to"
-                f" {workers - 1}"
+                f" {workers - 1}",
+                code="parameter-invalid",
             )
         if injection.kind != "straggler":
             taken.setdefault(injection.at, set()).add(injection.worker)

@@ -60,7 +60,8 @@ def workload_identity(
         raise UserError(
             f"workload {workload.name!r}: batch_after_switch is {batch!r}, which is for protocols"
             " that apply each gradient by itself, and after the switch comes"
-            f" {second_protocol!r}; switch to asp, ssp or dssp, or leave batch_after_switch out"
+            f" {second_protocol!r}; switch to asp, ssp or dssp, or leave batch_after_switch out",
+            code="workload-unsuitable",
         )
     boundaries: tuple[tuple[int, float], ...] | None
     schedule, rate = build_schedule(workload), workload.learning_rate

@@ -48,7 +48,8 @@ def split_variant(reference: str) -> tuple[str, dict[str, Any]]:
         if field not in _FIELDS or field in values:
             raise WorkloadError(
                 f"workload {reference!r}: {part!r} must set a field, each only once; give one of"
-                f" {', '.join(_FIELDS)}, such as momentum_after_switch=zero"
+                f" {', '.join(_FIELDS)}, such as momentum_after_switch=zero",
+                code="parameter-invalid",
             )
         try:
             values[field] = json.loads(text)
@@ -95,6 +96,7 @@ def need_tensorflow() -> None:
                 "run: pip install tensorflow",
                 Set("trainer", "command", "train a command, which does without, with"),
             ),
+            code="package-missing",
         )
 
 
@@ -118,7 +120,8 @@ def load_workload(reference: str) -> Workload:
         alone = f"python {place}" if place.endswith(".py") else f"python -c 'import {place}'"
         raise WorkloadError(
             f"workload {reference!r}: importing {place} failed with {one_line(error)}; "
-            f"try it alone: {alone}"
+            f"try it alone: {alone}",
+            code="workload-not-found",
         ) from error
     names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
     listed = f"workloads in it: {', '.join(names)}" if names else "it holds no Workload"
@@ -127,12 +130,14 @@ def load_workload(reference: str) -> Workload:
     except Exception as error:  # a module may have a __getattr__ of its own
         why = "" if isinstance(error, AttributeError) else f"; {one_line(error)}"
         raise WorkloadError(
-            f"workload {reference!r}: {place} has no {attribute!r} ({listed}{why})"
+            f"workload {reference!r}: {place} has no {attribute!r} ({listed}{why})",
+            code="workload-not-found",
         ) from error
     if not isinstance(value, Workload):
         raise WorkloadError(
             f"workload {reference!r}: {attribute!r} is of type {type(value).__name__}, "
-            f"not syncswitch.Workload ({listed})"
+            f"not syncswitch.Workload ({listed})",
+            code="workload-not-found",
         )
     return varied(value, split_variant(reference)[1])
 
@@ -144,10 +149,13 @@ def find_module(reference: str) -> tuple[str, str]:
     if not colon or not place or not attribute:
         raise WorkloadError(
             f"no workload {reference!r}: give one of {', '.join(sorted(BUILT_IN))}, "
-            "or file.py:attribute, or package.module:attribute"
+            "or file.py:attribute, or package.module:attribute",
+            code="workload-not-found",
         )
     if place.endswith(".py") and not Path(place).is_file():
-        raise WorkloadError(f"workload {reference!r}: there is no file {place}")
+        raise WorkloadError(
+            f"workload {reference!r}: there is no file {place}", code="workload-not-found"
+        )
     return place, attribute
 
 
@@ -162,7 +170,9 @@ def import_file(path: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise WorkloadError(f"workload file {path} cannot be imported as Python")
+        raise WorkloadError(
+            f"workload file {path} cannot be imported as Python", code="workload-not-found"
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

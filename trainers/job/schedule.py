@@ -174,6 +174,7 @@ def check_length(identity: ScheduledJob) -> None:
             f"workload {identity.name!r} has {W:,} worker-steps, fewer than two rounds of {n:,} "
             "workers",
             remedy=(Set("workers", verb="use fewer"), "make the job longer"),
+            code="parameter-invalid",
         )
 
 
@@ -222,13 +223,17 @@ def check_job(spec: TrialSpec, own: ScheduledJob) -> None:
             f" trainer with {own.protocols.described}; make a trainer for it"
         )
     if not 0 <= spec.switch_percent <= 100:
-        raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
+        raise UserError(
+            f"switch_percent is {spec.switch_percent}; give a number from 0 to 100",
+            code="parameter-invalid",
+        )
     percents, least = spec.retry_percents, spec.switch_percent
     row = (least, *percents, 100.0)
     if percents and any(not before < after for before, after in itertools.pairwise(row)):
         raise UserError(
             f"switches after a failed one are {list(percents)}: give percents above {least:g} and"
-            " below 100, each above the one before"
+            " below 100, each above the one before",
+            code="parameter-invalid",
         )
 
 
@@ -238,11 +243,13 @@ def check_position(spec: TrialSpec, worker_step: int, first_protocol_worker_step
     if worker_step > W:
         raise UserError(
             f"checkpoint {spec.fork_from} is at worker-step {worker_step:,}, beyond the "
-            f"{W:,} of workload {spec.identity.name!r}; give an earlier one"
+            f"{W:,} of workload {spec.identity.name!r}; give an earlier one",
+            code="checkpoint-unusable",
         )
     if first_protocol_worker_steps != min(worker_step, switch):
         raise UserError(
             f"checkpoint {spec.fork_from} has {first_protocol_worker_steps:,} of its "
             f"{worker_step:,} worker-steps in the first protocol, but this trial "
-            f"switches at {switch:,}; give one from before that, or of the same switch"
+            f"switches at {switch:,}; give one from before that, or of the same switch",
+            code="checkpoint-unusable",
         )

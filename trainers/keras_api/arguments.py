@@ -44,13 +44,16 @@ def check_fields(names: Iterable[str], known: Iterable[str]) -> None:
     for name in names:
         if name in _ELSEWHERE:
             what, remedy = _ELSEWHERE[name]
-            raise WorkloadError(f"the argument {name} {what}", remedy=remedy)
+            raise WorkloadError(
+                f"the argument {name} {what}", remedy=remedy, code="parameter-invalid"
+            )
         if name not in allowed:
             near = difflib.get_close_matches(name, allowed, 1)
             hint = f"did you mean {near[0]}? " if near else ""
             raise WorkloadError(
                 f"there is no argument {name}; {hint}give arguments of Keras' fit, or fields of"
-                " Workload such as learning_rate"
+                " Workload such as learning_rate",
+                code="parameter-invalid",
             )
 
 
@@ -59,17 +62,20 @@ def check_unchanged(shuffle: Any, initial_epoch: Any, validation_freq: Any) -> N
     if not shuffle:
         raise WorkloadError(
             f"shuffle is {shuffle!r}, and workers share the examples in an order that follows from"
-            " the seed; leave it out"
+            " the seed; leave it out",
+            code="parameter-invalid",
         )
     if initial_epoch:
         raise WorkloadError(
             f"initial_epoch is {initial_epoch!r}, and a run begins with its first step; leave it"
-            " out, and give epochs, the number that are to be trained"
+            " out, and give epochs, the number that are to be trained",
+            code="parameter-invalid",
         )
     if not isinstance(validation_freq, int) or validation_freq < 1:
         raise WorkloadError(
             f"validation_freq is {validation_freq!r}; give a whole number from 1 on, the epochs"
-            " between two evaluations, or evaluation_interval_worker_steps"
+            " between two evaluations, or evaluation_interval_worker_steps",
+            code="parameter-invalid",
         )
 
 
@@ -95,7 +101,8 @@ def scheduled_rate(
     if callable(first):
         raise WorkloadError(
             "there are a LearningRateScheduler and an optimizer with a schedule, and both set the"
-            " learning rate; leave out one of them"
+            " learning rate; leave out one of them",
+            code="parameters-conflict",
         )
     rates, rate = [], first
     for epoch in range(-(-total_steps // epoch_steps)):

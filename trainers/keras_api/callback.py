@@ -149,7 +149,8 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
                 _LOG.warning("this run %s", unmeasured_text(policy, lost))
         elif total_worker_steps is not None:
             raise UserError(
-                "policy and total_worker_steps both say how long: leave out one of them"
+                "policy and total_worker_steps both say how long: leave out one of them",
+                code="parameters-conflict",
             )
         elif not isinstance(policy, TimingPolicy):
             policy = read_policy_file(policy).policy
@@ -284,7 +285,8 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
                 raise UserError(
                     f"validations measure {', '.join(measured)}, and the guard looks for"
                     f" {self._monitor!r}; give PolicyCallback monitor=, the name of the policy's"
-                    " metric among these, or guarded=False"
+                    " metric among these, or guarded=False",
+                    code="result-invalid",
                 )
             self._monitor = matching[0]
         if not measured and self._has_switched and not self._tests:
@@ -348,7 +350,8 @@ def _without_policy(
 ) -> TimingPolicy:
     if total_worker_steps is None or workers is None:
         raise UserError(
-            "there is neither a policy nor total_worker_steps and workers: give both, or a policy"
+            "there is neither a policy nor total_worker_steps and workers: give both, or a policy",
+            code="parameter-missing",
         )
     _check_whole("total_worker_steps", total_worker_steps, 2)
     _check_whole("workers", workers, 1)
@@ -408,4 +411,6 @@ def _names(logged: str) -> tuple[str, ...]:
 
 def _check_whole(name: str, value: int, least: int) -> None:
     if not isinstance(value, int) or value < least:
-        raise UserError(f"{name} is {value!r}: give a whole number of {least} or more")
+        raise UserError(
+            f"{name} is {value!r}: give a whole number of {least} or more", code="parameter-invalid"
+        )

@@ -284,7 +284,9 @@ def from_compiled(
     check_fields(fields, inspect.signature(from_compiled).parameters)
     check_unchanged(shuffle, initial_epoch, 1 if validation_freq is None else validation_freq)
     if not isinstance(epochs, int) or epochs < 1:
-        raise WorkloadError(f"epochs is {epochs!r}; give a whole number from 1 on")
+        raise WorkloadError(
+            f"epochs is {epochs!r}; give a whole number from 1 on", code="parameter-invalid"
+        )
     whose = f"workload {name!r}" if name else "from_compiled"
     rate_setting = keras.callbacks.LearningRateScheduler
     told = usable_callbacks([one for one in callbacks if not isinstance(one, rate_setting)], whose)
@@ -297,7 +299,8 @@ def from_compiled(
     if class_weight and sample_weight is not None:
         raise WorkloadError(
             "there are class_weight and sample_weight; multiply them yourself, and give"
-            " sample_weight alone"
+            " sample_weight alone",
+            code="parameters-conflict",
         )
 
     if validation_steps is not None and validation_data is not None:
@@ -310,7 +313,8 @@ def from_compiled(
         if y is not None or validation_data is not None:
             raise WorkloadError(
                 f"x is a {type(x).__name__}, which holds labels and tests as well; leave out y and"
-                " validation_data"
+                " validation_data",
+                code="parameters-conflict",
             )
         data = x
     elif y is None:
@@ -425,7 +429,10 @@ def compiled_metrics(model: Any) -> dict[str, Any]:
 
 def _first_batches(given: Any, batches: int, batch_size: int) -> Any:
     if not isinstance(batches, int) or batches < 1:
-        raise WorkloadError(f"validation_steps is {batches!r}; give a whole number from 1 on")
+        raise WorkloadError(
+            f"validation_steps is {batches!r}; give a whole number from 1 on",
+            code="parameter-invalid",
+        )
     if hasattr(given, "unbatch"):
         return given.take(batches)
     if isinstance(given, tuple | list) and len(given) in (2, 3):
@@ -433,7 +440,8 @@ def _first_batches(given: Any, batches: int, batch_size: int) -> Any:
         return tuple(None if one is None else take_rows(one, np.arange(number)) for one in given)
     raise WorkloadError(
         f"validation_steps is {batches}, and validation_data is a {type(given).__name__}; leave it"
-        " out, and give the data to test with as a Dataset or arrays"
+        " out, and give the data to test with as a Dataset or arrays",
+        code="parameter-invalid",
     )
 
 
@@ -454,7 +462,8 @@ def _look_at_batches(
     if test is None:
         raise WorkloadError(
             "there is nothing to test with; give validation_data, another Dataset or arrays, as"
-            " validation_split is for arrays"
+            " validation_split is for arrays",
+            code="parameter-missing",
         )
     if not isinstance(test, tuple | list):
         _check_readable(test, "validation_data")
@@ -508,7 +517,8 @@ def _split(given: Sequence[Any], test: Any, share: float) -> tuple[Sequence[Any]
     if not 0 < share < 1:
         raise WorkloadError(
             "there is nothing to test with; give validation_data=(inputs, labels), or a"
-            f" validation_split between 0 and 1 (it is {share!r})"
+            f" validation_split between 0 and 1 (it is {share!r})",
+            code="parameter-missing",
         )
     numbers = np.arange(len(flatten("y", given[1])[0][0]))
     kept = math.floor(len(numbers) * (1 - share))

@@ -460,7 +460,8 @@ def kept_embeddings(source: EmbeddingSource) -> StoredEmbeddings:
         raise NoRoomForEmbeddingsError(
             f"a copy of the embeddings cannot be written to {tempfile.gettempdir()}:"
             f" {error.strerror or one_line(error)}; free some disk space, or name another folder by"
-            " the variable TMPDIR"
+            " the variable TMPDIR",
+            code="disk-full",
         ) from error
     return StoredEmbeddings(file, source.layouts)
 

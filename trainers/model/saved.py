@@ -43,7 +43,7 @@ def check_model_path(path: Path) -> None:
     ):
         problem = "that file is not a Keras model; name another one"
     if problem is not None:
-        raise UserError(problem, parameter="output", value=str(path))
+        raise UserError(problem, parameter="output", value=str(path), code="file-unusable")
 
 
 def weights_path(path: Path) -> Path:

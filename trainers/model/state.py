@@ -156,7 +156,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except Exception as error:  # a damaged archive raises errors of a dozen kinds
         raise UserError(
             f"checkpoint {path} cannot be read ({one_line(error)}); "
-            "give a whole checkpoint of this workload or start over"
+            "give a whole checkpoint of this workload or start over",
+            code="checkpoint-unusable",
         ) from error
 
 
@@ -221,7 +222,8 @@ def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
         if writer.get(name) != value:
             raise UserError(
                 f"checkpoint {path} is of another run: {name} was {writer.get(name)} and is"
-                f" {value}; give the same as then, or another folder, or move it away"
+                f" {value}; give the same as then, or another folder, or move it away",
+                code="checkpoint-unusable",
             )
     return checkpoint
 
@@ -428,7 +430,8 @@ class CheckpointManager:
     def _foreign(self, path: Path, difference: str) -> UserError:
         return UserError(
             f"checkpoint {path} is of another model or optimizer than workload "
-            f"{self._workload.name!r} ({difference}); give one of this workload"
+            f"{self._workload.name!r} ({difference}); give one of this workload",
+            code="checkpoint-unusable",
         )
 
 

@@ -36,7 +36,8 @@ def _quiet() -> Iterator[None]:
 if os.environ.setdefault("KERAS_BACKEND", "tensorflow") != "tensorflow":
     raise UserError(
         f"KERAS_BACKEND is {os.environ['KERAS_BACKEND']!r}: syncswitch trains with tensorflow; "
-        "unset the variable or set it so"
+        "unset the variable or set it so",
+        code="cluster-unusable",
     )
 _QUIET_LEVEL = "3"
 

@@ -88,17 +88,22 @@ def choose_protocol(text: str) -> ProtocolChoice:
     if isinstance(kind, UserError):
         raise kind
     if kind is None:
-        raise UserError(f"no protocol {text.strip()!r}; known: {_USAGES}")
+        raise UserError(f"no protocol {text.strip()!r}; known: {_USAGES}", code="parameter-invalid")
     try:
         if colon and not rest:
             raise ValueError("nothing follows the colon")
         options = kind.parse_options(rest)
     except ValueError as error:
-        raise UserError(f"protocol {text.strip()!r}: {error}; write it as {kind.usage}") from error
+        raise UserError(
+            f"protocol {text.strip()!r}: {error}; write it as {kind.usage}",
+            code="parameter-invalid",
+        ) from error
     written = kind.format_options(options)
     canonical = f"{name}:{written}" if written else name
     if len(canonical) > _LONGEST_NAME:
-        raise UserError(f"protocol {text!r} is longer than {_LONGEST_NAME} characters")
+        raise UserError(
+            f"protocol {text!r} is longer than {_LONGEST_NAME} characters", code="parameter-invalid"
+        )
     return ProtocolChoice(canonical, kind, options)
 
 

@@ -45,7 +45,10 @@ class AveragePeriod:
                 self._alpha = choice.options.get("alpha", 0.0)
                 self._done, self._steps = 0, self._least_steps
                 return
-        raise UserError(f"period is {period!r}: give a number of steps from 1, or qsr:STEPS:ALPHA")
+        raise UserError(
+            f"period is {period!r}: give a number of steps from 1, or qsr:STEPS:ALPHA",
+            code="parameter-invalid",
+        )
 
     def ends(self, rate: float) -> bool:
         """Counts a local step that was made at this rate; True if an average follows.

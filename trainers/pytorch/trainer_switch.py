@@ -83,9 +83,11 @@ class LocalSgd(SecondWay):
     ) -> None:
         self._period = AveragePeriod(period)
         if optimizer not in ("averaged", "kept"):
-            raise UserError(f"optimizer is {optimizer!r}: give 'averaged' or 'kept'")
+            raise UserError(
+                f"optimizer is {optimizer!r}: give 'averaged' or 'kept'", code="parameter-invalid"
+            )
         if rate is not None and not 0 < rate < math.inf:
-            raise UserError(f"rate is {rate:g}: give a number above 0")
+            raise UserError(f"rate is {rate:g}: give a number above 0", code="parameter-invalid")
         self._is_kept, self._rate, self._is_told = optimizer == "kept", rate, False
         self._optimizers: Sequence[torch.optim.Optimizer] = ()
         self._raised = WeakKeyDictionary[torch.optim.Optimizer, list[Any]]()
@@ -291,6 +293,7 @@ class TrainerSwitch:
                     f"train with max_steps={expected}",
                     Set("total_steps", total_steps, "find a policy with"),
                 ),
+                code="policy-unfit",
             )
         self._second_way.attach(model)
         self._is_second = False
@@ -336,7 +339,8 @@ class TrainerSwitch:
         if self._metric not in metrics:
             missing = UserError(
                 f"there is no {self._metric!r} among what was measured:"
-                f" {', '.join(sorted(metrics)) or 'nothing'}; log it, or name another"
+                f" {', '.join(sorted(metrics)) or 'nothing'}; log it, or name another",
+                code="result-invalid",
             )
             # What is trained to its end is worth more than a test.
             if step < self._total_steps and not self.is_optional:

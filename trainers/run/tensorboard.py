@@ -94,6 +94,7 @@ def check_tensorboard(folder: Path) -> None:
             "needs the package tensorboard, which is missing",
             parameter="tensorboard",
             remedy="run: pip install 'syncswitch[tensorboard]'",
+            code="package-missing",
         )
     # The first log creates the folder.
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
@@ -108,6 +109,7 @@ def check_tensorboard(folder: Path) -> None:
             parameter="tensorboard",
             value=str(folder),
             remedy="name a folder that can be written",
+            code="file-unusable",
         )
 
 

@@ -69,6 +69,7 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
             raise UserError(
                 f"no measured time with {protocol.upper()}: a profile needs runs with bsp and asp",
                 remedy=(SEARCH_FIRST, IMPORT_SOME),
+                code="nothing-recorded",
             )
         pace[protocol] = seconds / steps * workers
     return Measured(workers, pace[_SYNCHRONOUS], pace[_ASYNCHRONOUS], len(kept))

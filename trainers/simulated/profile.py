@@ -85,7 +85,8 @@ class ClusterProfile(BaseModel):
             if straggler.worker >= workers:
                 raise UserError(
                     f"profile {source}: straggler.worker is {straggler.worker}, and the "
-                    f"{workers} workers are numbered from 0 to {workers - 1}"
+                    f"{workers} workers are numbered from 0 to {workers - 1}",
+                    code="file-unusable",
                 )
 
 
@@ -114,12 +115,13 @@ def load_profile(source: str) -> ClusterProfile:
     except OSError as error:
         raise UserError(
             f"profile {source!r} cannot be read ({error.strerror or one_line(error)}); give a "
-            f"JSON file, or one of {', '.join(profile_names())}"
+            f"JSON file, or one of {', '.join(profile_names())}",
+            code="file-unusable",
         ) from error
     try:
         return ClusterProfile.model_validate_json(content)
     except ValidationError as error:
-        raise UserError(f"profile {source}: {_first_of(error)}") from error
+        raise UserError(f"profile {source}: {_first_of(error)}", code="file-unusable") from error
 
 
 def write_profile(profile: ClusterProfile, path: Path) -> None:

@@ -250,7 +250,8 @@ class Membership:
         if math.isinf(self.next_seconds):
             raise UserError(
                 "the injections remove all workers at once until more of the job is done, which"
-                " then never happens; give their length in seconds instead, as in for=3s"
+                " then never happens; give their length in seconds instead, as in for=3s",
+                code="parameter-invalid",
             )
         return max(now_seconds, self.next_seconds)
 
@@ -584,6 +585,7 @@ class Timeline:
                 parameter="switch",
                 value=conditions.switch_mechanism,
                 allowed="hot (switch_seconds of a profile says what that costs)",
+                code="parameters-conflict",
             )
         chosen = injections(conditions.injections, identity.workers, spec.switch_percent)
         check_injections(chosen, "simulated")

@@ -249,7 +249,9 @@ class SimulatedTrainer(Trainer):
         except SyncSwitchError:
             raise
         except Exception as error:
-            raise FatalError(f"training failed with {one_line(error)}") from error
+            raise FatalError(
+                f"training failed with {one_line(error)}", code="training-failed"
+            ) from error
 
 
 def _check_memory(workload: Workload, workers: int, parameters: int) -> None:
@@ -260,4 +262,5 @@ def _check_memory(workload: Workload, workers: int, parameters: int) -> None:
             f"{workers} simulated workers of workload {workload.name!r} need about "
             f"{needed / 2**30:.0f} GiB of memory, and {available / 2**30:.0f} GiB are free",
             remedy=Set("workers", verb="use fewer"),
+            code="cluster-unusable",
         )

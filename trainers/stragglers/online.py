@@ -50,7 +50,8 @@ class OnlineController:
         if online not in ONLINE:
             raise UserError(
                 f"online policy {online!r}: there is no such policy; choose one of "
-                f"{', '.join(ONLINE)}"
+                f"{', '.join(ONLINE)}",
+                code="parameter-invalid",
             )
         self._online = online
         self._workers = frozenset(workers)

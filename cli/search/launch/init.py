@@ -23,9 +23,13 @@ def init(file: Path) -> None:
     Comments in it explain each field: put in your model and data.
     """
     if file.suffix != ".py":
-        raise UserError(f"FILE is {str(file)!r}; give a name that ends in .py")
+        raise UserError(
+            f"FILE is {str(file)!r}; give a name that ends in .py", code="parameter-invalid"
+        )
     if file.exists():
-        raise UserError(f"{file} already exists; name another file, or remove it")
+        raise UserError(
+            f"{file} already exists; name another file, or remove it", code="file-unusable"
+        )
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", file.stem).strip("-") or "workload"
     template = importlib.resources.files("syncswitch.trainers.workloads") / "template.py"
     text = template.read_text("utf-8").replace("FILE:", f"{file.name}:").replace("NAME", name)

@@ -311,7 +311,7 @@ def reporting(what: str) -> Iterator[ProgressReporter]:
         try:
             yield reporter
         except RetryableError as error:
-            raise RetryableError(reporter.told(in_options(error))) from error
+            raise RetryableError(reporter.told(in_options(error)), code=error.code) from error
 
 
 @contextlib.contextmanager

@@ -199,7 +199,8 @@ def print_forecast(
     if first is None or second is None:
         raise UserError(
             "no recorded run of this job says how long a training takes with each protocol alone;"
-            " give --first-seconds and --second-seconds"
+            " give --first-seconds and --second-seconds",
+            code="parameter-missing",
         )
     answers = forecast(strategy, first, second)
     if as_json:

@@ -167,12 +167,14 @@ def chosen_pairs(
     if _ANY in texts:
         if len(texts) > 1:
             raise UserError(
-                f"--protocols {_ANY} already names several pairs; leave it out, or the others"
+                f"--protocols {_ANY} already names several pairs; leave it out, or the others",
+                code="parameters-conflict",
             )
         if trainer.default_protocols != USUAL_PROTOCOLS:
             raise UserError(
                 f"--protocols {_ANY} is for protocols of syncswitch, and only you know what your"
-                " command calls its two ways of training; give each pair with its own --protocols"
+                " command calls its two ways of training; give each pair with its own --protocols",
+                code="parameters-conflict",
             )
         texts = _any_pairs(trainer, reference, workers or trainer.default_workers)
     pairs = tuple(dict.fromkeys(map(trainer.pair, texts)))
@@ -181,7 +183,8 @@ def chosen_pairs(
         raise UserError(
             f"--protocols begin with {' and '.join(firsts)}: pairs that are searched together must"
             " begin with the same protocol, which sets the target accuracy; search the others"
-            " separately"
+            " separately",
+            code="parameters-conflict",
         )
     return pairs
 
@@ -318,7 +321,10 @@ def run(
         planned = [(replace(plan, pairs=names), job) for plan, job in planned]
     plan, job = planned[0]
     if dry_run and len(pairs) > 1:
-        raise UserError("--dry-run forecasts the search of one pair; give it with --protocols")
+        raise UserError(
+            "--dry-run forecasts the search of one pair; give it with --protocols",
+            code="parameters-conflict",
+        )
     print_notes((job.note, too_short(job.identity, plan.strategy)))
     if dry_run:
         given = (first_seconds, second_seconds)
@@ -326,7 +332,9 @@ def run(
         print_forecast(plan.strategy, job.identity, given, measured_url, as_json=as_json)
         return
     if first_seconds is not None or second_seconds is not None:
-        raise UserError("--first-seconds and --second-seconds need --dry-run")
+        raise UserError(
+            "--first-seconds and --second-seconds need --dry-run", code="parameters-conflict"
+        )
     making: LoopOptions = {"checkpoints": checkpoints, "tensorboard": tensorboard}
     result, current = _searched(planned, storage_url, parallel_runs, mlflow, making)
     policy = result.best.policy

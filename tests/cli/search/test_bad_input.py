@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from command_line import commands, database_file, error_line
 from search_program import generated_job
 
+from syncswitch.cli.group import failure_of
 from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.local import LocalTrainer
@@ -85,13 +87,17 @@ FILES = {
     ),
 }
 
+JSON = ["--json"]
+CONFLICT = ("parameters-conflict", ["threshold", "threshold_runs"])
 REFUSALS = Path(__file__).with_name("bad_input.txt")
 
 
-@pytest.mark.parametrize("line", sections(REFUSALS), ids=lambda line: line[:80])
+@pytest.mark.parametrize("title", sections(REFUSALS), ids=lambda title: title[:80])
 def test_what_does_not_fit_is_one_line_and_writes_nothing(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, title: str
 ) -> None:
+    """A title holds the code of the error, which no rewording changes, and the command."""
+    code, _, line = title.partition(": ")
     escaped = line.encode("latin-1").decode("unicode_escape")
     program, first, *others = shlex.split(escaped.replace("LONG", LONG))
     for name, content in FILES.items():
@@ -102,9 +108,13 @@ def test_what_does_not_fit_is_one_line_and_writes_nothing(
     if "digits" in (first, *others[:1]):  # another workload is loaded
         monkeypatch.setattr(LocalTrainer, "job", generated_job)
     before = set(tmp_path.iterdir())
-    done = CliRunner().invoke(run if program == "syncswitch-run" else main, [first, *others])
+    command = run if program == "syncswitch-run" else main
+    done = CliRunner().invoke(command, [first, *others])
     assert done.exit_code == 2, done.output
-    said = Said(REFUSALS, line, [tmp_path])
+    error = CliRunner().invoke(command, [first, *others], standalone_mode=False).exception
+    assert error is not None
+    assert failure_of(error).code == code
+    said = Said(REFUSALS, title, [tmp_path])
     said(error_line(done).replace(LONG, "LONG"))
     said.end()
     assert not database_file(url).exists()
@@ -116,3 +126,26 @@ def test_not_even_a_traceback_shows_the_password() -> None:
     done = CliRunner().invoke(main, words)
     assert "Traceback" in done.stderr
     assert "hunter2" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "parameters"),
+    [
+        ("policy lookup digits", "policy-not-found", []),
+        ("policy lookup digits --workers 0", "usage-invalid", ["workers"]),
+        ("trials digits", "database-not-found", []),
+        ("sweep digits --at 100,101", "parameter-invalid", ["at"]),
+        ("run digits --threshold-runs 3 --threshold 0.1", *CONFLICT),
+        ("trials --storage postgresql://nobody@127.0.0.1:1/none", "database-unusable", []),
+    ],
+)
+def test_an_error_is_json_where_the_result_would_be(
+    url: str, monkeypatch: pytest.MonkeyPatch, words: str, code: str, parameters: list[str]
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, url)
+    plain, done = (CliRunner().invoke(main, [*shlex.split(words), *more]) for more in ([], JSON))
+    assert done.exit_code == plain.exit_code
+    assert done.stderr == plain.stderr
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], error["parameters"]) == (code, parameters)
+    assert error_line(plain) == f"error: {error['message']}"

@@ -26,7 +26,11 @@ def test_lookup_without_a_database_or_a_policy(invoke: Invoke, url: str, said: S
         assert result.exit_code == 1
         as_json = invoke("policy", "lookup", *words, "--json")
         assert (as_json.exit_code, as_json.stderr) == (1, result.stderr)
-        assert json.loads(as_json.stdout) == {"policy": None}
+        document = json.loads(as_json.stdout)
+        error = document["error"]
+        assert document == {"policy": None, "error": error}
+        assert (error["code"], error["parameters"]) == ("policy-not-found", [])
+        assert error_line(result) == f"error: {error['message']}"
         said(error_line(result))
 
     absent("digits", "--workers", "8")

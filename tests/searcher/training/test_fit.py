@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import ErrorCode, UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.guard import Band, BandPoint
@@ -158,8 +158,8 @@ def test_a_training_that_is_stopped_or_diverges_leaves_the_model_alone(keras: An
 def test_a_model_that_cannot_be_trained_is_refused(keras: Any, said: Said) -> None:
     of, model = keras.optimizers, linear_model()
 
-    def refused(unfit: Any, **more: Any) -> None:
-        said.refusal(UserError, fit, unfit, **constant(), **more)
+    def refused(unfit: Any, code: ErrorCode = "workload-unsuitable", **more: Any) -> None:
+        said.refusal(code, fit, unfit, **constant(), **more)
 
     for unfit in (model, lambda: model):
         refused(unfit)
@@ -178,7 +178,7 @@ def test_a_model_that_cannot_be_trained_is_refused(keras: Any, said: Said) -> No
         ("switch_at", "x"),
         ("observer", 3),
     ):
-        refused(model, **{"policy": None, name: wrong})
+        refused(model, "parameter-invalid", **{"policy": None, name: wrong})
 
 
 BAND = Band(0.9, 0.01, 2, (BandPoint(W, 0.9, 0.0),))
@@ -380,14 +380,21 @@ def test_arguments_that_a_run_has_not_are_said_before_anything_is_built(
         {"checkpoint_every": 5},
         {"use_multiprocessing": True},
         {"learning_rat": 0.1},
+    ):
+        said.refusal("parameter-invalid", fit, never, **constant(), **SHORT, epochs=1, **options)
+    for options in (
         {"callbacks": [of.BackupAndRestore("backup")]},
         {"callbacks": [of.ReduceLROnPlateau()]},
         {"callbacks": [of.ModelCheckpoint("m.keras", save_freq=10)]},
         {"callbacks": ["early_stopping"]},
     ):
-        said.refusal(UserError, fit, never, **constant(), **SHORT, epochs=1, **options)
-    for options in ({"callbacks": [of.EarlyStopping(monitor="accuracy")]}, {"validation_steps": 0}):
-        said.refusal(UserError, fit, classifier(keras), **digits(), **SHORT, epochs=1, **options)
+        said.refusal("workload-unsuitable", fit, never, **constant(), **SHORT, epochs=1, **options)
+    code: ErrorCode
+    for code, options in (
+        ("workload-unsuitable", {"callbacks": [of.EarlyStopping(monitor="accuracy")]}),
+        ("parameter-invalid", {"validation_steps": 0}),
+    ):
+        said.refusal(code, fit, classifier(keras), **digits(), **SHORT, epochs=1, **options)
     assert caplog.messages == []
 
 

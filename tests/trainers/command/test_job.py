@@ -74,7 +74,7 @@ def test_what_is_no_command_is_refused(said: Said) -> None:
         "train }",
         "{output_dir}/train",
     ):
-        said.refusal(UserError, CommandTemplate.parse, text)
+        said.refusal("parameter-invalid", CommandTemplate.parse, text)
 
 
 def test_the_name_is_that_of_the_script_or_of_the_program() -> None:
@@ -109,7 +109,7 @@ def test_what_cannot_be_run_is_refused(said: Said) -> None:
         {"metric_pattern": "x"},
         {"template": CommandTemplate(("./nowhere",))},
     ):
-        said.refusal(UserError, replace, JOB, **fields)
+        said.refusal("parameter-invalid", replace, JOB, **fields)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_what_is_wrong_is_said_in_one_line(said: Said) -> None:
         "straggler:worker=1,at=1%,for=1s,delay=5%",
         "straggler:worker=1,at=1%,for=1s,slowdown=1",
     ):
-        said.refusal(UserError, parse_injection, text)
+        said.refusal("parameter-invalid", parse_injection, text)
 
 
 @given(text=st.text(max_size=40) | st.from_regex(r"(kill|straggler|hang):[a-z=,%0-9.]{0,40}"))
@@ -117,14 +117,14 @@ def test_what_does_not_fit_a_job_is_refused(said: Said) -> None:
         (["kill:ps,at=1%", "kill:ps,at=1.0%"], 4, 40),
         (["kill:worker=0,at=1%", "hang:worker=1,at=1%"], 2, 40),
     ):
-        said.refusal(UserError, injections, texts, workers, switch_percent)
+        said.refusal("parameter-invalid", injections, texts, workers, switch_percent)
 
 
 def test_a_parameter_server_that_does_not_exist_cannot_be_disturbed(said: Said) -> None:
     second, third = [parse_injection("kill:ps=1,at=1%")], [parse_injection("hang:ps=2,at=1%")]
     check_injections(second, "processes", servers=2)
-    said.refusal(UserError, check_injections, second, "processes")
-    said.refusal(UserError, check_injections, third, "ray", servers=2)
+    said.refusal("parameter-invalid", check_injections, second, "processes")
+    said.refusal("parameter-invalid", check_injections, third, "ray", servers=2)
 
 
 STRAGGLER = "straggler:worker=1,at=1%,for=1s,delay=1ms"

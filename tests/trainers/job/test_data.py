@@ -35,7 +35,7 @@ def test_what_are_no_examples_is_said_in_one_line(said: Said) -> None:
     ):
         arrays = dict.fromkeys(("train_inputs", "train_labels", "test_inputs", "test_labels"), ONE)
         Data(**arrays)
-        said.refusal(WorkloadError, Data, **{**arrays, **fields})
+        said.refusal("workload-unsuitable", Data, **{**arrays, **fields})
 
 
 def test_names_of_files_are_examples() -> None:
@@ -105,7 +105,7 @@ def test_anything_but_pairs_is_refused(said: Said) -> None:
         lambda: pipeline(5).take(0),
         lambda: pipeline(5).batch(2),
     ):
-        said.refusal(WorkloadError, Data.from_datasets, pipeline(5), given())
+        said.refusal("workload-unsuitable", Data.from_datasets, pipeline(5), given())
 
 
 def through(given: Any, numbers: list[int]) -> Any:

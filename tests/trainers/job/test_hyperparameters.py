@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER, SEMI_SYNC
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import (
@@ -233,7 +232,7 @@ def test_what_is_no_schedule_is_refused_in_one_line(keras: Any, said: Said) -> N
         lambda: of.ExponentialDecay(math.inf, 10, 0.5),
     ):
         for ask in (rate_function, lambda job: workload_identity(job, 4, "bsp", "asp")):
-            said.refusal(WorkloadError, ask, scheduled(rate))
+            said.refusal("workload-unsuitable", ask, scheduled(rate))
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_what_is_no_such_part_is_refused_in_one_line(keras: Any, said: Said) -> 
     ):
         value = make(keras) if callable(make) else make
         workload = replace(CONSTANT, **{field: value})
-        said.refusal(WorkloadError, build, workload)
+        said.refusal("workload-unsuitable", build, workload)
 
 
 def test_boundaries_of_a_schedule_are_those_of_a_workload(keras: Any) -> None:
@@ -152,4 +152,4 @@ def test_what_is_no_metric_is_refused_in_one_line(said: Said) -> None:
         {"metric": "mae", "metric_range": 7},
         {"metric_goal": "min"},
     ):
-        said.refusal(WorkloadError, lambda job=fields: decided_by(replace(CONSTANT, **job)))
+        said.refusal("workload-unsuitable", lambda job=fields: decided_by(replace(CONSTANT, **job)))

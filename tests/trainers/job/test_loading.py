@@ -89,14 +89,17 @@ def test_a_wrong_reference_is_one_line_that_helps(folder: Path, said: Said) -> N
         "..relative:mine",
         "job.py:other",
         "job.py:number",
-        "job.py:mine,data_set=x",
-        "job.py:mine,momentum=0.5,momentum=0.5",
+    ):
+        said.refusal("workload-not-found", load_workload, reference)
+    for reference in ("job.py:mine,data_set=x", "job.py:mine,momentum=0.5,momentum=0.5"):
+        said.refusal("parameter-invalid", load_workload, reference)
+    for reference in (
         "job.py:mine,momentum=much",
         "job.py:mine,batch_size=0",
         "job.py:mine,batch_after_switch=4",
         "job.py:mine,momentum_after_switch=3",
     ):
-        said.refusal(WorkloadError, load_workload, reference)
+        said.refusal("workload-unsuitable", load_workload, reference)
 
 
 @pytest.mark.parametrize(

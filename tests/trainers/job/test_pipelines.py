@@ -55,7 +55,7 @@ def test_what_cannot_be_is_refused(said: Said) -> None:
         (4, piece, [0, 1, 2, 2]),
         (4, piece, [0, 1, 2, 4]),
     ):
-        said.refusal(WorkloadError, read, *given)
+        said.refusal("workload-unsuitable", read, *given)
 
 
 def test_what_may_never_end_is_heard_of_once(

@@ -56,9 +56,9 @@ def test_files_that_are_none_are_named_in_one_line(tmp_path: Path, said: Said) -
         lambda path: path.write_bytes(gzip.compress(b"x")),
     ):
         write(tmp_path / "file")
-        said.refusal(WorkloadError, TFRecordFiles, tmp_path / "file")
+        said.refusal("workload-unsuitable", TFRecordFiles, tmp_path / "file")
     for nothing in ("nothing-*.tfrecord", []):
-        said.refusal(WorkloadError, TFRecordFiles, nothing)
+        said.refusal("workload-unsuitable", TFRecordFiles, nothing)
 
 
 def later(path: Path) -> None:
@@ -122,4 +122,6 @@ def test_threads_read_the_same_files_at_once_and_parse_no_header(tmp_path: Path)
 def test_what_are_no_rows_is_refused(tmp_path: Path, said: Said) -> None:
     for values in (np.array([{}], object), np.array(3), np.zeros(4)):
         path = saved(tmp_path / "x.npy", values)
-        said.refusal(WorkloadError, NumpyFiles, path, saved(tmp_path / "y.npy", np.zeros(3)))
+        said.refusal(
+            "workload-unsuitable", NumpyFiles, path, saved(tmp_path / "y.npy", np.zeros(3))
+        )

@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 from typing import Any, get_args
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.workload import Momentum
 from tests.trainers.jobs import DENSE
 from tests.wording import Said
@@ -38,7 +37,7 @@ def test_what_makes_no_sense_is_refused(said: Said) -> None:
         {"optimizer": print, "momentum_after_switch": "zero"},
         {"momentum_after_switch": "scaled", "momentum_stage_worker_steps": 2_000},
     ):
-        said.refusal(WorkloadError, replace, DENSE, **changes)
+        said.refusal("workload-unsuitable", replace, DENSE, **changes)
 
 
 def test_each_momentum_a_schedule_and_the_limits_are_allowed() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.errors import ErrorCode, PolicyError, UserError
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
@@ -483,15 +483,16 @@ def test_without_a_policy_its_own_validations_send_it_back(keras: Any, own_model
 
 def test_what_cannot_be_and_what_is_missing_without_a_policy_is_one_line(said: Said) -> None:
     given: dict[str, Any] = {"total_worker_steps": W, "workers": N}
-    for policy, options in (
-        (JOB, {"workers": 0}),
-        (JOB, {"initial_worker_step": -1}),
-        (JOB, {"worker_steps_per_batch": (4, 0)}),
-        (None, {"workers": N}),
-        (None, {**given, "monitor": "val_mae"}),
-        (None, {**given, "total_worker_steps": 1}),
-        (None, {**given, "switch_at": 200}),
-        (JOB, {"total_worker_steps": W}),
-        (JOB, {"switch_at": 100}),
+    code: ErrorCode
+    for code, policy, options in (
+        ("parameter-invalid", JOB, {"workers": 0}),
+        ("parameter-invalid", JOB, {"initial_worker_step": -1}),
+        ("parameter-invalid", JOB, {"worker_steps_per_batch": (4, 0)}),
+        ("parameter-missing", None, {"workers": N}),
+        ("parameter-missing", None, {**given, "monitor": "val_mae"}),
+        ("parameter-invalid", None, {**given, "total_worker_steps": 1}),
+        ("parameter-invalid", None, {**given, "switch_at": 200}),
+        ("parameters-conflict", JOB, {"total_worker_steps": W}),
+        ("parameters-conflict", JOB, {"switch_at": 100}),
     ):
-        said.refusal(UserError, make, policy, **options)
+        said.refusal(code, make, policy, **options)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.errors import ErrorCode, WorkloadError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import build_metric, build_model, decided_by
@@ -233,27 +233,30 @@ def test_batches_are_joined(keras: Any, kind: str, has_weights: bool) -> None:
 
 
 def test_what_does_not_fit_is_said(keras: Any, said: Said) -> None:
-    for given in (
-        {"x": lambda _: itertools.repeat((X, Y)), "y": None},
-        {"x": lambda _: dataset().repeat(), "y": None},
-        {"x": lambda _: dataset(), "y": None, "validation_data": None},
-        {"x": lambda _: dataset(), "y": None, "validation_data": 3},
-        {"x": lambda of: pieces(of, batch=X), "y": None},
-        {"x": lambda of: pieces(of, length=0), "y": None},
-        {"y": None},
-        {"validation_data": None, "validation_split": 0},
-        {"validation_data": 3},
-        {"validation_data": (1, 2, 3, 4)},
-        {"sample_weight": Y, "class_weight": {1: 2.0}},
-        {"epochs": 0},
-        {"callbacks": lambda of: [of.callbacks.EarlyStopping()], "name": "here"},
-        {"model": "mine"},
-        {"model": lambda _: lambda: 3},
+    code: ErrorCode
+    given: dict[str, Any]
+    for code, given in (
+        ("workload-unsuitable", {"x": lambda _: itertools.repeat((X, Y)), "y": None}),
+        ("workload-unsuitable", {"x": lambda _: dataset().repeat(), "y": None}),
+        ("parameter-missing", {"x": lambda _: dataset(), "y": None, "validation_data": None}),
+        ("workload-unsuitable", {"x": lambda _: dataset(), "y": None, "validation_data": 3}),
+        ("workload-unsuitable", {"x": lambda of: pieces(of, batch=X), "y": None}),
+        ("workload-unsuitable", {"x": lambda of: pieces(of, length=0), "y": None}),
+        ("workload-unsuitable", {"y": None}),
+        ("parameter-missing", {"validation_data": None, "validation_split": 0}),
+        ("workload-unsuitable", {"validation_data": 3}),
+        ("workload-unsuitable", {"validation_data": (1, 2, 3, 4)}),
+        ("parameters-conflict", {"sample_weight": Y, "class_weight": {1: 2.0}}),
+        ("parameter-invalid", {"epochs": 0}),
+        (
+            "workload-unsuitable",
+            {"callbacks": lambda of: [of.callbacks.EarlyStopping()], "name": "here"},
+        ),
+        ("workload-unsuitable", {"model": "mine"}),
+        ("workload-unsuitable", {"model": lambda _: lambda: 3}),
     ):
         built = {name: one(keras) if callable(one) else one for name, one in given.items()}
-        said.refusal(
-            WorkloadError, made, **{"model": binary_model(keras), "validation_data": TEST, **built}
-        )
+        said.refusal(code, made, **{"model": binary_model(keras), "validation_data": TEST, **built})
 
 
 def test_an_endless_pipeline_is_refused_when_it_is_read(keras: Any) -> None:

@@ -106,7 +106,7 @@ def test_names_that_do_not_fit(keras: Any, said: Said) -> None:
     ):
         model = two_outputs(keras)
         outputs = Outputs(replace(CONSTANT, **{"loss": "mse", **changes}), model)
-        said.refusal(WorkloadError, outputs.loss, labels, model(X))
+        said.refusal("workload-unsuitable", outputs.loss, labels, model(X))
 
 
 @pytest.mark.parametrize("wanted", [None, "kin"])
@@ -140,7 +140,9 @@ def test_examples_that_the_model_cannot_take_are_refused(keras: Any, said: Said)
         ({"train_inputs": (INPUTS, INPUTS)}, None),
     ):
         workload = replace(DENSE, loss=loss) if loss else DENSE
-        said.refusal(WorkloadError, ModelFunction, workload, replace(digits_data(), **examples))
+        said.refusal(
+            "workload-unsuitable", ModelFunction, workload, replace(digits_data(), **examples)
+        )
 
 
 def test_a_class_that_is_ignored_is_no_error(keras: Any) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from keras import losses, metrics
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.model.function import ModelFunction
@@ -110,7 +109,7 @@ def test_what_is_no_metric_or_no_share_is_refused(keras: Any, said: Said) -> Non
             for label in ([1, 1, 0], [0.5, 0.1, 7], [2, -1, 0])
         ),
     ):
-        said.refusal(WorkloadError, make_tester, keras, **{"metric": "mse", **fields})
+        said.refusal("workload-unsuitable", make_tester, keras, **{"metric": "mse", **fields})
 
 
 @pytest.mark.parametrize(

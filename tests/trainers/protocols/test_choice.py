@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from syncswitch.cli.completion import PROTOCOL_EXAMPLES
-from syncswitch.storage.errors import UserError
 from syncswitch.trainers.extensions import _in_group
 from syncswitch.trainers.protocols import PROTOCOLS, choose_protocol, parse_named_pair, parse_pair
 from syncswitch.trainers.protocols.choice import ENTRY_POINT_GROUP
@@ -58,7 +57,7 @@ def test_wrong_options_are_told_how_to_write_them(said: Said) -> None:
         *("local-sgd:8:kept:zeroed", "local-sgd:8:growing:growing", "selsync:0.3:semi-sync"),
         "qsr:4:0.1:semi-sync:nesterov",
     ):
-        said.refusal(UserError, choose_protocol, text)
+        said.refusal("parameter-invalid", choose_protocol, text)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,7 @@ def test_what_is_no_pair_is_refused(said: Said) -> None:
     named = (" DDP , PowerSGD:rank=2", "ddp,ddp", "ddp", "ddp,", "two words,x", f"{'x' * 65},y")
     for parse, texts in ((parse_pair, (*known, "bsp,nonsense")), (parse_named_pair, named)):
         for text in texts:
-            said.refusal(UserError, parse, text)
+            said.refusal("parameter-invalid", parse, text)
 
 
 @pytest.fixture
@@ -132,4 +131,4 @@ def test_a_broken_one_of_another_package_is_one_line(register: Register, said: S
     ):
         register(name, f"registered_{name}:One", source)
         _in_group.cache_clear()
-        said.refusal(UserError, choose_protocol, name)
+        said.refusal("extension-unusable", choose_protocol, name)

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.replay import Recording
 from syncswitch.trainers.simulated.calibration import (
@@ -44,7 +43,7 @@ def test_the_pace_is_that_of_all_phases(
 
 def test_without_a_time_of_each_there_is_no_pace(said: Said) -> None:
     for runs in ([BSP], []):
-        said.refusal(UserError, measured_pace, 8, runs)
+        said.refusal("nothing-recorded", measured_pace, 8, runs)
 
 
 class TestAKnownNetwork:
@@ -90,7 +89,7 @@ class TestAKnownNetwork:
 
     def test_one_that_is_slower_than_what_was_measured_is_refused(self, said: Said) -> None:
         for measured in (Measured(4, 5.0, 0.2, 2), Measured(4, 1.0, 1.2, 2)):
-            said.refusal(UserError, calibrate, measured, 0.0, network=self.NETWORK)
+            said.refusal("input-invalid", calibrate, measured, 0.0, network=self.NETWORK)
 
 
 def asp_throughput(workers: int, compute_seconds: float, transfer_seconds: float) -> float:

@@ -149,7 +149,9 @@ def test_what_cannot_be_trained_by_rows_is_refused(said: Said) -> None:
         {"optimizer": of_keras("RMSprop")},
         {"optimizer": of_keras("Adam", clipnorm=1.0)},
     ):
-        said.refusal(WorkloadError, SimulatedTrainer, replace(CLICKS, **fields), WORKERS, VARIED)
+        said.refusal(
+            "workload-unsuitable", SimulatedTrainer, replace(CLICKS, **fields), WORKERS, VARIED
+        )
     with pytest.raises(WorkloadError, match=r"layer 'item' is asked for row (79|80) and has 41"):
         SimulatedTrainer(replace(CLICKS, data=wrong_data), WORKERS, VARIED)
 

@@ -104,12 +104,12 @@ class TestWhatIsRefused:
     ) -> None:
         monkeypatch.chdir(tmp_path)
         for name in ("none.json", "unifrom", "."):
-            said.refusal(UserError, load_profile, name)
+            said.refusal("file-unusable", load_profile, name)
 
     def test_a_straggler_beyond_the_workers_is_named(self, said: Said) -> None:
         profile = ClusterProfile(**PLAIN, stragglers=(STRAGGLER, {**STRAGGLER, "worker": 4}))
         profile.check_workers(5, "mine.json")
-        said.refusal(UserError, profile.check_workers, 4, "mine.json")
+        said.refusal("file-unusable", profile.check_workers, 4, "mine.json")
 
     def test_where_it_cannot_be_written_is_said(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
@@ -515,15 +514,15 @@ TWO_LEAVE = ("kill:worker=0,at=30%,for=10%", "kill:worker=1,at=31%,for=10%")
 
 
 def test_what_a_simulated_cluster_cannot_do_is_refused(said: Said) -> None:
-    for conditions in (
-        RunConditions(injections=TWO_LEAVE),
-        *(
-            RunConditions(injections=(text,))
-            for text in ("kill:chief,at=50%", "kill:ps,at=50%", "hang:worker=1,at=5%")
-        ),
-        RunConditions(switch_mechanism="restart"),
+    spec = spec_of(100, workers=2)
+    for texts in (
+        TWO_LEAVE,
+        *((text,) for text in ("kill:chief,at=50%", "kill:ps,at=50%", "hang:worker=1,at=5%")),
     ):
-        said.refusal(UserError, run, replace(spec_of(100, workers=2), conditions=conditions))
+        conditions = RunConditions(injections=texts)
+        said.refusal("parameter-invalid", run, replace(spec, conditions=conditions))
+    restart = RunConditions(switch_mechanism="restart")
+    said.refusal("parameters-conflict", run, replace(spec, conditions=restart))
 
 
 SLOW_SECOND = ClusterProfile(compute_seconds=1.0, relative_speeds=(1.0, 0.5), barrier_seconds=1.0)

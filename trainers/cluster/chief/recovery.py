@@ -168,7 +168,9 @@ class Recovery:
         self._note("lost", reason, worker)
         self._given_up.add(worker)
         if self._given_up == set(self._coordinator.workers):
-            self._coordinator.fail(None, RetryableError(f"no worker is left: {reason}"))
+            self._coordinator.fail(
+                None, RetryableError(f"no worker is left: {reason}", code="cluster-lost")
+            )
         self._coordinator.recall()
 
 

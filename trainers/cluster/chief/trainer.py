@@ -94,12 +94,14 @@ class ClusterTrainer(Trainer):
         except SyncSwitchError:
             raise
         except ServerLostError as error:
-            raise RetryableError(str(error)) from error
+            raise RetryableError(str(error), code="cluster-lost") from error
         except Exception as error:
             if isinstance(error.__context__, KeyboardInterrupt):
                 # It interrupted a condition before its lock was held again: releasing that failed.
                 raise error.__context__ from None
-            raise FatalError(f"training failed with {one_line(error)}") from error
+            raise FatalError(
+                f"training failed with {one_line(error)}", code="training-failed"
+            ) from error
         record = log.record()
         self._tester.warn_if_hardly_above_chance(record)
         return record
@@ -204,7 +206,9 @@ class ClusterTrainer(Trainer):
         self, trial: ClusterTrial, attempt: _Attempt, error: ServerLostError, losses: int
     ) -> _Attempt:
         if losses > _MOST_LOSSES:
-            raise RetryableError(f"the parameter server was lost {losses} times ({error})")
+            raise RetryableError(
+                f"the parameter server was lost {losses} times ({error})", code="cluster-lost"
+            )
         log, clock = trial.log, trial.clock
         clock.lose()
         done = log.reached

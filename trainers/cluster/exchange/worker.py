@@ -343,7 +343,8 @@ def step_of(plan: WorkerPlan, feed: Feed) -> Callable[..., Sequence[Any]]:
         raise UserError(
             "this worker is to have a GPU, and sees none; look at its driver and its"
             " CUDA_VISIBLE_DEVICES, install TensorFlow with CUDA (pip install"
-            " tensorflow[and-cuda]), or give workers no GPUs"
+            " tensorflow[and-cuda]), or give workers no GPUs",
+            code="cluster-unusable",
         )
     return compiled_or(step, plan, feed)
 

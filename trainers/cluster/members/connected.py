@@ -271,14 +271,19 @@ class ConnectedCluster(Cluster):
             if arrival is not None:
                 return arrival
             if not is_wanted():
-                raise RetryableError(f"{self._name(part)} is no longer expected")
+                raise RetryableError(
+                    f"{self._name(part)} is no longer expected", code="cluster-lost"
+                )
             status = self._launcher.status(part)
             if status.state is ProcessState.DEAD:
-                raise RetryableError(f"{self._name(part)} does not start: {status.report}")
+                raise RetryableError(
+                    f"{self._name(part)} does not start: {status.report}", code="cluster-lost"
+                )
             if time.monotonic() > deadline:
                 raise RetryableError(
                     f"{self._name(part)} did not connect within {self._launcher.start_seconds:g} s"
-                    f"{status.report and ': '}{status.report}"
+                    f"{status.report and ': '}{status.report}",
+                    code="cluster-lost",
                 )
             if not has_said and time.monotonic() - start > _SLOW_SECONDS:
                 has_said = True
@@ -304,7 +309,9 @@ class ConnectedCluster(Cluster):
         try:
             member.build(self.program.worker_plan)
         except (LostError, RemoteError) as error:
-            raise RetryableError(f"{name} failed to initialise ({error})") from error
+            raise RetryableError(
+                f"{name} failed to initialise ({error})", code="cluster-lost"
+            ) from error
         self.members[worker] = member
 
     def _connect(self, worker: int) -> None:
@@ -321,7 +328,8 @@ class ConnectedCluster(Cluster):
                 if not self._is_there(part):
                     raise ServerLostError(f"{self._name(part)} is gone") from error
             raise RetryableError(
-                f"{self._name((WORKER, worker))} cannot join the parameter server ({error})"
+                f"{self._name((WORKER, worker))} cannot join the parameter server ({error})",
+                code="cluster-lost",
             ) from error
 
     @override

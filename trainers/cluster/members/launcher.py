@@ -96,7 +96,8 @@ class Launcher(ABC):
         place = self.listen if isinstance(self.listen, str) else "{}:{}".format(*self.listen)
         return UserError(
             f"the chief cannot listen at {place} ({error_text(error)}); end what listens there, or"
-            " choose another place for it"
+            " choose another place for it",
+            code="cluster-unusable",
         )
 
     def close(self) -> None:  # noqa: B027 (one that started nothing has nothing to end)

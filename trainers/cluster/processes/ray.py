@@ -109,7 +109,8 @@ class RayLauncher(Launcher):
         if importlib.util.find_spec("ray") is None:
             raise UserError(
                 "the trainer ray needs Ray, which is not installed: pip install 'syncswitch[ray]',"
-                " here and on each node of the cluster"
+                " here and on each node of the cluster",
+                code="package-missing",
             )
         for name in ("cpus_per_worker", "cpus_per_ps"):
             if not 0.0 < (cpus := getattr(self, name)) < float("inf"):
@@ -202,6 +203,7 @@ def connect(address: str) -> None:
                     f"start a cluster there with `{START_HEAD}`, check the port",
                     f"use {AUTO} on one of its nodes",
                 ),
+                code="cluster-unusable",
             ) from error
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
@@ -225,6 +227,7 @@ def connect(address: str) -> None:
             parameter="ray_address",
             value=address,
             remedy=("check `ray status`", "give the address of another cluster"),
+            code="cluster-unusable",
         )
     if failures:
         raise UserError(
@@ -232,6 +235,7 @@ def connect(address: str) -> None:
             f" `{START_HEAD}`, and join this machine to it with `ray start` and its address",
             parameter="ray_address",
             value=address,
+            code="cluster-unusable",
         )
     import psutil
 
@@ -277,7 +281,8 @@ def _reserved(launcher: RayLauncher, workers: int) -> Any:
         if not group.wait(_ROOM_SECONDS):
             raise RetryableError(
                 f"the Ray cluster had no room for {workers:,} workers for {_ROOM_SECONDS:.0f} s;"
-                " check `ray status` to see who uses it"
+                " check `ray status` to see who uses it",
+                code="cluster-lost",
             )
     return group
 
@@ -323,6 +328,7 @@ def check_capacity(nodes: Sequence[Resources], launcher: RayLauncher, workers: i
             Set("gpus_per_worker", verb="smaller"),
             "add nodes",
         ),
+        code="cluster-unusable",
     )
 
 

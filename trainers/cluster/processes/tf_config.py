@@ -104,7 +104,10 @@ class TfConfig:
 def read_tf_config(environment: Mapping[str, str]) -> TfConfig:
     """Reads the cluster from an environment."""
     if TF_CONFIG not in environment:
-        raise UserError(f"{TF_CONFIG} is not set, and the launcher tf-config needs it: {_USAGE}")
+        raise UserError(
+            f"{TF_CONFIG} is not set, and the launcher tf-config needs it: {_USAGE}",
+            code="cluster-unusable",
+        )
     return parse_tf_config(environment[TF_CONFIG])
 
 
@@ -166,7 +169,7 @@ def _addresses(cluster: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
 
 
 def _bad(problem: str) -> UserError:
-    return UserError(f"{TF_CONFIG} {problem}; {_USAGE}, {_WITHOUT}")
+    return UserError(f"{TF_CONFIG} {problem}; {_USAGE}, {_WITHOUT}", code="cluster-unusable")
 
 
 class TfConfigLauncher(Launcher):
@@ -206,7 +209,8 @@ class TfConfigLauncher(Launcher):
                 if time.monotonic() > deadline:
                     raise UserError(
                         f"{TF_CONFIG} says that the chief is at {host}, a name that is not known"
-                        f" here ({error.strerror}); give it an address of this machine"
+                        f" here ({error.strerror}); give it an address of this machine",
+                        code="cluster-unusable",
                     ) from error
                 time.sleep(_PAUSE_SECONDS)
             else:
@@ -258,6 +262,7 @@ def cluster_secret(*, is_open: bool) -> bytes | None:
                 True,
                 "if only people you trust can reach or listen to these machines, give each part",
             ),
+            code="cluster-unusable",
         )
     return secret
 
@@ -279,7 +284,10 @@ def check_address(config: TfConfig) -> None:
 
 def _cannot_listen(config: TfConfig, error: OSError) -> UserError:
     remedy = _CANNOT_LISTEN.get(error.errno or 0, _ANOTHER_ADDRESS)
-    return UserError(f"{config.name} cannot listen at {config.own} ({error_text(error)}); {remedy}")
+    return UserError(
+        f"{config.name} cannot listen at {config.own} ({error_text(error)}); {remedy}",
+        code="cluster-unusable",
+    )
 
 
 def serve_until_chief_is_gone(
@@ -322,5 +330,6 @@ def serve_until_chief_is_gone(
             f"no chief was at {config.chief} within {launcher.start_seconds:g} s ({why}); start it,"
             f" and this part again, with the same {SECRET}, addresses and openness",
             remedy=Set("cluster_timeout", verb="give it more time with"),
+            code="cluster-lost",
         )
     say(f"the chief at {config.chief} has been gone for {grace_seconds:g} s: {config.name} ends")

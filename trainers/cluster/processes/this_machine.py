@@ -88,6 +88,7 @@ def place_on_gpus(
                 f"a smaller share such as {fitting_share:g}",
                 f"look at {VISIBLE_GPUS}",
             ),
+            code="cluster-unusable",
         )
     return tuple({VISIBLE_GPUS: gpus[worker // sharers], **GROWTH} for worker in range(workers))
 

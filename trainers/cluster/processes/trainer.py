@@ -176,7 +176,8 @@ class ProcessTrainer(Trainer):
         if place != place.encode(errors="replace").decode():
             raise UserError(
                 f"the folder for temporary files {place!a} is not UTF-8 text, which processes need"
-                " to meet in it: set TMPDIR to a folder whose path is"
+                " to meet in it: set TMPDIR to a folder whose path is",
+                code="file-unusable",
             )
         self._zygote = shared_zygote()
         self._folder = self._folder or OwnedFolder("syncswitch-cluster-")
@@ -245,7 +246,9 @@ class ProcessTrainer(Trainer):
     def _given_up(self, problem: str) -> RetryableError:
         folder, self._folder = self._folder, None
         assert folder is not None
-        return RetryableError(f"{problem}; its logs are in {folder.keep('syncswitch-logs-')}")
+        return RetryableError(
+            f"{problem}; its logs are in {folder.keep('syncswitch-logs-')}", code="cluster-lost"
+        )
 
 
 def _run_chief(plan: tuple[str, int, Launcher, Path], connection: Connection) -> None:

@@ -99,7 +99,7 @@ class Zygote:
                 return self._connection.recv()
             except (OSError, EOFError) as error:
                 self._connection.close()
-                raise RetryableError("the fork server has exited") from error
+                raise RetryableError("the fork server has exited", code="cluster-lost") from error
 
 
 def shared_zygote() -> Zygote:
@@ -134,7 +134,7 @@ def _start() -> Zygote:
     theirs.close()
     zygote = Zygote(Connection(ours.detach()))
     if not zygote.is_alive:
-        raise RetryableError("the fork server cannot start; see its messages")
+        raise RetryableError("the fork server cannot start; see its messages", code="cluster-lost")
     return zygote
 
 

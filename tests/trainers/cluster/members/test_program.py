@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import FatalError, UserError, WorkloadError
+from syncswitch.storage.errors import FatalError
 from syncswitch.trainers.cluster.exchange.plans import SERVER, Push, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster, ThreadsCluster, WorkerLostError
 from syncswitch.trainers.cluster.members.program import Program
@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused_in_one_line(keras: Any, said: Said) -> Non
         changes = {field: partial(value, keras) if callable(value) else value}
         workload = replace(DENSE, **changes)
         data = workload.load_data()
-        said.refusal(WorkloadError, Program, workload, data)
+        said.refusal("workload-unsuitable", Program, workload, data)
 
 
 def test_a_loss_given_for_the_function_that_builds_it_is_taken(keras: Any) -> None:
@@ -163,7 +163,7 @@ def test_updates_that_need_all_in_one_place_are_refused(said: Said) -> None:
         workload = replace(CONSTANT, optimizer=optimizer)
         program = Program(workload, workload.load_data())
         assert len(program.shards(1)) == 1
-        said.refusal(UserError, program.shards, 2)
+        said.refusal("parameter-invalid", program.shards, 2)
 
 
 @pytest.fixture

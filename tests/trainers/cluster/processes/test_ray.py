@@ -43,7 +43,7 @@ def test_what_cannot_work_is_refused_in_one_line(said: Said) -> None:
         RayLauncher(gpus_per_worker=2.0),
         *map(RayLauncher, ("head", "head:", ":6379", "head:70000", "ray://head:10001")),
     ):
-        said.refusal(UserError, options.check)
+        said.refusal("parameter-invalid", options.check)
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_the_message_says_what_was_asked_and_what_there_is(said: Said) -> None:
     nodes = [{"CPU": 2.0}, {"CPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}]
     options = RayLauncher(cpus_per_worker=2, gpus_per_worker=1)
     for there, wanted in ((nodes, options), ([], RayLauncher())):
-        said.refusal(UserError, check_capacity, there, wanted, 2)
+        said.refusal("cluster-unusable", check_capacity, there, wanted, 2)
 
 
 def test_shares_that_fill_a_node_fit() -> None:

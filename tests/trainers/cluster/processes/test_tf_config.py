@@ -82,7 +82,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(said: Said) -> None:
         config(task={"type": "worker", "index": -1}),
         config(task={"type": "worker", "index": 1.5}),
     ):
-        said.refusal(UserError, parse_tf_config, text)
+        said.refusal("cluster-unusable", parse_tf_config, text)
 
 
 def test_a_cluster_without_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:

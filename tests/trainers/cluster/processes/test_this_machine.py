@@ -53,7 +53,7 @@ def test_other_shares_are_refused(share: float) -> None:
 
 def test_what_would_fit_is_said(said: Said) -> None:
     for seen, share in ((["0"], 1.0), (["0"], 0.5), ([], 1.0)):
-        said.refusal(UserError, place_on_gpus, 3, seen, share)
+        said.refusal("cluster-unusable", place_on_gpus, 3, seen, share)
     assert place_on_gpus(3, ["0"], 0.33)[2]["CUDA_VISIBLE_DEVICES"] == "0"
 
 
