@@ -25,13 +25,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from benchmarks.console import at_most, parser
 from benchmarks.problems import BASELINE_PERCENT, BETA
-from benchmarks.trainings import CLUSTERS, identity_of, open_trainer
+from benchmarks.trainings import (
+    first_training,
+    held_percent,
+    identity_of,
+    open_trainer,
+    trainer_choice,
+)
 from syncswitch.searcher.learning.reading import band_alone
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.search_costs import study_costs
@@ -67,7 +72,7 @@ def _training(record: TrialRecord) -> Training:
     return Training(
         None if record.diverged else record.converged_accuracy,
         record.training_seconds,
-        BASELINE_PERCENT if guard.held_percent is None else guard.held_percent,
+        held_percent(guard),
         tuple(one.switch_percent for one in guard.failed),
         record.spec.identity.second_protocol,
     )
@@ -99,7 +104,7 @@ class Job:
         url = f"sqlite:///{self.folder}/search-{seed}.db"
         policy = search(
             self.reference,
-            **self._trainer,
+            **trainer_choice(self.cluster, self.folder),
             workers=self.workers,
             seed=seed,
             storage=url,
@@ -119,36 +124,14 @@ class Job:
 
     def first(self) -> list[Training]:
         """First trainings, each with an empty database and the same seeds."""
-        from syncswitch.searcher.api import train
-
         return [
-            _training(
-                train(
-                    self.reference,
-                    **self._trainer,
-                    workers=self.workers,
-                    seed=seed,
-                    expected_runs=1,
-                    storage=f"sqlite:///{self.folder}/first-{seed}.db",
-                    output=self.folder / f"first-{seed}.keras",
-                    checkpoints=self.folder / f"checkpoints-{seed}",
-                ).record
-            )
+            _training(first_training(self.reference, self.workers, self.cluster, seed, self.folder))
             for seed in self._seeds
         ]
 
     @property
     def _seeds(self) -> range:
         return range(_FIRST_SEED, _FIRST_SEED + self.expected_runs)
-
-    @property
-    def _trainer(self) -> dict[str, Any]:
-        if self.cluster in CLUSTERS:
-            profile = self.folder / f"{self.cluster}.json"
-            profile.write_text(CLUSTERS[self.cluster]().model_dump_json())
-            return {"trainer": "simulated", "trainer_options": {"profile": str(profile)}}
-        launcher = "in-process" if self.cluster == "threads" else "processes"
-        return {"trainer": "local", "trainer_options": {"launcher": launcher}}
 
     @property
     def baseline(self) -> list[Training]:

@@ -4,7 +4,7 @@
         [--seconds asp local-sgd:8:semi-sync] [--scalings 3 1] [--worker-steps N]
         [--file panel.jsonl]
 
-Simulated with the profile of the paper's cluster, without a guard. A run keeps the accuracy if it
+Simulated, with the profile of the paper's cluster, without a guard. A run keeps the accuracy if it
 ends at most 0.01 (in its metric) below the mean of BSP. `--seconds` are the second protocols. With
 `--scalings` BSP trains with other limits of its rate as well, in rates of one worker. What is in
 the file is not trained again.
@@ -24,34 +24,38 @@ from rich.console import Console
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.panel_jobs import BY_ROWS, OPEN, UNSEEN, PanelJob
 from benchmarks.recorded_jobs import GuardedJob
-from benchmarks.trainings import PROFILE, Recorded, Training, guarded_job
+from benchmarks.trainings import CLUSTERS, Recorded, Training, guarded_job
+from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
 from syncswitch.trainers.model.kept import kept_for_the_next
-from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 
 THRESHOLD = 0.01
 JOBS = {job.workload.name: job for job in (*OPEN, *UNSEEN, *BY_ROWS)}
 
 
+def identity(job: PanelJob, second: str = "asp") -> ScheduledJob:
+    """The identity of a job that switches from BSP on its simulated cluster."""
+    return simulated_identity(job.workload, job.workers, ("bsp", second), CLUSTERS[job.cluster]())
+
+
 def trained(
     job: PanelJob, percents: Sequence[float], seeds: int, recorded: Recorded, second: str = "asp"
 ) -> Iterator[list[Training]]:
     """Yields the runs of a job at each switch point."""
-    profile, trainer = load_profile(PROFILE), None
-    identity = simulated_identity(job.workload, job.workers, ("bsp", second), profile)
+    trainer, known = None, identity(job, second)
 
     def make(spec: TrialSpec) -> Training:
         nonlocal trainer
         if trainer is None:
-            trainer = SimulatedTrainer(job.workload, job.workers, profile)
+            trainer = SimulatedTrainer(job.workload, job.workers, CLUSTERS[job.cluster]())
         return Training.of(trainer.train(spec))
 
     for percent in percents:
         yield [
             recorded.find(
-                f"{job.workload.name} {identity.key} {percent:g} {seed}",
-                partial(make, TrialSpec(identity, percent, seed)),
+                f"{job.workload.name} {known.key} {percent:g} {seed}",
+                partial(make, TrialSpec(known, percent, seed)),
             )
             for seed in range(seeds)
         ]
@@ -64,19 +68,18 @@ def jobs_to_replay(path: Path, percents: Sequence[float]) -> list[GuardedJob]:
 
     A job whose BSP diverged says nothing of a switch.
     """
-    recorded, profile, found = Recorded(path), load_profile(PROFILE), []
+    recorded, found = Recorded(path), []
     points = tuple(sorted({BASELINE_PERCENT, *percents}, reverse=True))
     for name, job in JOBS.items():
-        identity = simulated_identity(job.workload, job.workers, ("bsp", "asp"), profile)
-        by_seed = []
+        known, by_seed = identity(job), []
         for seed in itertools.count():
-            keys = (f"{name} {identity.key} {percent:g} {seed}" for percent in points)
+            keys = (f"{name} {known.key} {percent:g} {seed}" for percent in points)
             runs = [run for run in map(recorded.known, keys) if run is not None]
             if len(runs) < len(points):
                 break
             by_seed.append(runs)
         if by_seed and not any(runs[0].diverged for runs in by_seed):
-            found.append(guarded_job(identity, name, points, list(zip(*by_seed, strict=True))))
+            found.append(guarded_job(known, name, points, list(zip(*by_seed, strict=True))))
     return found
 
 
@@ -120,12 +123,7 @@ def main() -> None:
     table = new_table("job", "way", "value", "kept", "time", left=2)
     with at_most(24 * 3600), kept_for_the_next():
         for name in given.jobs:
-            job = JOBS[name]
-            if steps := given.worker_steps:
-                shorter = replace(
-                    job.workload, total_worker_steps=steps, evaluation_interval_worker_steps=steps
-                )
-                job = job._replace(workload=shorter)
+            job = JOBS[name].lasting(given.worker_steps)
             (base,) = trained(job, [BASELINE_PERCENT], given.seeds, recorded)
             table.add_row(*row(name, "BSP", base, base))
             for second in given.seconds:

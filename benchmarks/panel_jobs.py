@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any, NamedTuple
@@ -28,13 +29,27 @@ _FASHION = Path("/usr/share/datasets/fashion-mnist")
 
 
 class PanelJob(NamedTuple):
-    """A workload and the number of its workers."""
+    """A workload, the number of its workers, and their simulated cluster by its name."""
 
     workload: Workload
     workers: int = 8
+    cluster: str = "paper"
+
+    def lasting(self, worker_steps: int | None) -> PanelJob:
+        """The job of so many worker-steps, with one test at their end; None for its own number."""
+        if worker_steps is None:
+            return self
+        shorter = replace(
+            self.workload,
+            total_worker_steps=worker_steps,
+            evaluation_interval_worker_steps=worker_steps,
+        )
+        return self._replace(workload=shorter)
 
 
-def _optimizer(name: str, **options: Any) -> Callable[[], Any]:
+def optimizer(name: str, **options: Any) -> Callable[[], Any]:
+    """What builds an optimizer of Keras."""
+
     def build() -> Any:
         import keras
 
@@ -43,7 +58,7 @@ def _optimizer(name: str, **options: Any) -> Callable[[], Any]:
     return build
 
 
-def _cosine(rate: float, steps: int, warm_up: float = 0.1) -> Callable[[], Any]:
+def cosine(rate: float, steps: int, warm_up: float = 0.1) -> Callable[[], Any]:
     """Rises from 0 in the first share of the steps, then falls with a cosine to a twentieth."""
 
     def build() -> Any:
@@ -55,18 +70,20 @@ def _cosine(rate: float, steps: int, warm_up: float = 0.1) -> Callable[[], Any]:
     return build
 
 
-def _codes(text: str) -> Any:
+def codes(text: str) -> Any:
+    """The letters of a text as numbers below `LETTERS`."""
     letters = np.frombuffer(text.encode("ascii", "replace"), np.uint8).astype(np.int32) - 31
     return np.clip(letters, 0, LETTERS - 1)
 
 
-def _split(inputs: Any, labels: Any, tests: int) -> Data:
+def split(inputs: Any, labels: Any, tests: int) -> Data:
+    """Data in an order by chance, of which so many are the test set."""
     order = np.random.default_rng(0).permutation(len(inputs))
     train, test = order[tests:], order[:tests]
     return Data(inputs[train], labels[train], inputs[test], labels[test])
 
 
-def _windows(codes: Any, length: int, count: int) -> Any:
+def windows(codes: Any, length: int, count: int) -> Any:
     places = np.arange(count) * 997 % (len(codes) - length - 1)
     return codes[places[:, None] + np.arange(length + 1)]
 
@@ -85,8 +102,8 @@ def _sources() -> str:
 
 def _next_letters(text: Callable[[], str], length: int = 24) -> Callable[[], Data]:
     def load() -> Data:
-        pieces = _windows(_codes(text()), length, 14_000)
-        return _split(pieces[:, :-1], pieces[:, 1:], 1000)
+        pieces = windows(codes(text()), length, 14_000)
+        return split(pieces[:, :-1], pieces[:, 1:], 1000)
 
     return load
 
@@ -95,9 +112,9 @@ def _module_of_text() -> Data:
     """Pieces of four modules' sources, and the number of the module."""
     folder, pieces = Path(os.__file__).parent, []
     for name in ("argparse", "tarfile", "doctest", "typing"):
-        pieces.append(_windows(_codes((folder / f"{name}.py").read_text("utf-8")), 31, 2500))
+        pieces.append(windows(codes((folder / f"{name}.py").read_text("utf-8")), 31, 2500))
     labels = np.repeat(np.arange(len(pieces), dtype=np.int32), 2500)
-    return _split(np.concatenate(pieces), labels, 1500)
+    return split(np.concatenate(pieces), labels, 1500)
 
 
 def _with_places(inputs: Any, width: int) -> Any:
@@ -128,7 +145,7 @@ def _attended(hidden: Any, width: int, heads: int, *, is_causal: bool) -> Any:
     return hidden + layers.Dense(width)(layers.Dense(2 * width, activation="gelu")(normal))
 
 
-def _gpt(width: int, blocks: int, length: int = 24) -> Callable[[], Any]:
+def gpt(width: int, blocks: int, length: int = 24) -> Callable[[], Any]:
     def build() -> Any:
         from keras import Input, Model, layers
 
@@ -175,7 +192,7 @@ def _reversed_digits() -> Data:
         return (numbers[:, None] // 10 ** np.arange(count) % 10).astype(np.int32)
 
     inputs = np.stack([digits_of(first, 4), digits_of(second, 4)], axis=2)
-    return _split(inputs, digits_of(first + second, 4), 2000)
+    return split(inputs, digits_of(first + second, 4), 2000)
 
 
 def _recurrent() -> Any:
@@ -192,7 +209,7 @@ def _rings() -> Data:
     points = random.uniform(-1, 1, (6000, 8)).astype(np.float32)
     radius = np.linalg.norm(points[:, :4], axis=1)
     labels = (np.digitize(radius, [0.8, 1.1, 1.4]) + 4 * (points[:, 4] * points[:, 5] > 0)) % 5
-    return _split(points, labels.astype(np.int32), 1500)
+    return split(points, labels.astype(np.int32), 1500)
 
 
 def _plain(inputs: int, outputs: int, width: int, last: str | None) -> Callable[[], Any]:
@@ -211,7 +228,7 @@ def _friedman() -> Data:
     x = random.uniform(size=(5000, 10)).astype(np.float32)
     curve = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2
     values = curve + 10 * x[:, 3] + 5 * x[:, 4] + random.standard_normal(len(x))
-    return _split(x, values.astype(np.float32), 1000)
+    return split(x, values.astype(np.float32), 1000)
 
 
 def _fashion() -> Data:
@@ -224,7 +241,7 @@ def _fashion() -> Data:
 
     pictures = read("train-images-idx3-ubyte.gz", 16).reshape(-1, 14, 2, 14, 2)[:8000]
     inputs = (pictures.mean((2, 4)) / 255).astype(np.float32)[..., None]
-    return _split(inputs, read("train-labels-idx1-ubyte.gz", 8)[:8000].astype(np.int32), 2000)
+    return split(inputs, read("train-labels-idx1-ubyte.gz", 8)[:8000].astype(np.int32), 2000)
 
 
 def _convolutions() -> Any:
@@ -249,7 +266,7 @@ def _tastes() -> Data:
     pairs = np.stack([random.integers(0, 300, 20_000), random.integers(0, 200, 20_000)], 1)
     scores = (users[pairs[:, 0]] * films[pairs[:, 1]]).sum(1)
     labels = (scores + random.normal(size=len(pairs)) > 0).astype(np.int32)
-    return _split(pairs.astype(np.int32), labels, 4000)
+    return split(pairs.astype(np.int32), labels, 4000)
 
 
 def _recommender() -> Any:
@@ -277,7 +294,7 @@ def _residual() -> Any:
     return Model(given, layers.Dense(10, activation="softmax")(pooled))
 
 
-def _job(
+def panel_job(
     name: str,
     model: Callable[[], Any],
     data: Callable[[], Data],
@@ -286,10 +303,12 @@ def _job(
     steps: int,
     *,
     workers: int = 8,
+    cluster: str = "paper",
     batch_size: int = 32,
     boundaries: Sequence[tuple[float, float]] = (),
     **fields: Any,
 ) -> PanelJob:
+    """A job with 16 tests; boundaries are shares of its steps, `fields` those of `Workload`."""
     workload = Workload(
         name=name,
         model=model,
@@ -303,74 +322,74 @@ def _job(
         evaluation_interval_worker_steps=steps // 16,
         **fields,
     )
-    return PanelJob(workload, workers)
+    return PanelJob(workload, workers, cluster)
 
 
 _FALLING = ((0.5, 0.1), (0.75, 0.01))
-_CLIPPED = _optimizer("AdamW", weight_decay=0.01, global_clipnorm=1.0)
+_CLIPPED = optimizer("AdamW", weight_decay=0.01, global_clipnorm=1.0)
 
 OPEN: tuple[PanelJob, ...] = (
-    _job(
+    panel_job(
         "gpt",
-        _gpt(32, 2),
+        gpt(32, 2),
         _next_letters(_reference),
         _CLIPPED,
-        _cosine(0.003, 2400),
+        cosine(0.003, 2400),
         2400,
         batch_size=16,
     ),
     PanelJob(TRANSFORMER),
-    _job(
+    panel_job(
         "vision",
         _vision_transformer,
         digits.workload.data,
-        _optimizer("AdamW"),
+        optimizer("AdamW"),
         0.001,
         3200,
         boundaries=((0.7, 0.1),),
     ),
-    _job("rings", _plain(8, 5, 48, "softmax"), _rings, _optimizer("Adam"), 0.001, 624),
-    _job(
+    panel_job("rings", _plain(8, 5, 48, "softmax"), _rings, optimizer("Adam"), 0.001, 624),
+    panel_job(
         "friedman",
         _plain(10, 1, 32, None),
         _friedman,
-        _optimizer("Adam"),
+        optimizer("Adam"),
         0.002,
         1600,
         loss="mse",
         metric="mae",
         largest_scaling=3,
     ),
-    _job(
+    panel_job(
         "clothes",
         _convolutions,
         _fashion,
-        _optimizer("Adam"),
+        optimizer("Adam"),
         0.001,
         3200,
         workers=16,
         boundaries=_FALLING,
     ),
-    _job("recommender", _recommender, _tastes, _optimizer("Adam"), 0.002, 2400, workers=4),
+    panel_job("recommender", _recommender, _tastes, optimizer("Adam"), 0.002, 2400, workers=4),
 )
 BY_ROWS: tuple[PanelJob, ...] = (
-    _job("recommender-rows", _recommender, _tastes, _optimizer("Adam"), 0.002, 2400, workers=4,
+    panel_job("recommender-rows", _recommender, _tastes, optimizer("Adam"), 0.002, 2400, workers=4,
          least_embedding_values=1),
 )  # fmt: skip
 """Jobs again, with embeddings that are trained by rows."""
 
 UNSEEN: tuple[PanelJob, ...] = (
-    _job("gpt-sources", _gpt(24, 1), _next_letters(_sources), _optimizer("AdamW"),
-         _cosine(0.002, 2400), 2400, batch_size=16),
-    _job("text", _text_classifier, _module_of_text, _optimizer("Adam"), 0.001, 2400),
-    _job("sums", _recurrent, _reversed_digits, _optimizer("Adam"), 0.003, 3200, batch_size=64),
-    _job("residual-sgd", _residual, digits.workload.data, None, 0.005, 2400,
+    panel_job("gpt-sources", gpt(24, 1), _next_letters(_sources), optimizer("AdamW"),
+         cosine(0.002, 2400), 2400, batch_size=16),
+    panel_job("text", _text_classifier, _module_of_text, optimizer("Adam"), 0.001, 2400),
+    panel_job("sums", _recurrent, _reversed_digits, optimizer("Adam"), 0.003, 3200, batch_size=64),
+    panel_job("residual-sgd", _residual, digits.workload.data, None, 0.005, 2400,
          boundaries=_FALLING, largest_scaling=8),
-    _job("rings-16", _plain(8, 5, 48, "softmax"), _rings, _optimizer("Nadam"), 0.002, 3200,
+    panel_job("rings-16", _plain(8, 5, 48, "softmax"), _rings, optimizer("Nadam"), 0.002, 3200,
          workers=16, boundaries=_FALLING),
-    _job("cells", breast_cancer.workload.model, breast_cancer.workload.data,
-         _optimizer("RMSprop"), 0.001, 1600, workers=4),
-    _job("clothes-4", _convolutions, _fashion, _optimizer("AdamW"), 0.002, 1600, workers=4),
-    _job("friedman-lion", _plain(10, 1, 32, None), _friedman, _optimizer("Lion"), 0.0005, 2400,
+    panel_job("cells", breast_cancer.workload.model, breast_cancer.workload.data,
+         optimizer("RMSprop"), 0.001, 1600, workers=4),
+    panel_job("clothes-4", _convolutions, _fashion, optimizer("AdamW"), 0.002, 1600, workers=4),
+    panel_job("friedman-lion", _plain(10, 1, 32, None), _friedman, optimizer("Lion"), 0.0005, 2400,
          loss="mse", metric="mae", boundaries=((0.6, 0.2),)),
 )  # fmt: skip

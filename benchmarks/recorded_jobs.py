@@ -183,7 +183,8 @@ def parsed(arguments: argparse.ArgumentParser) -> argparse.Namespace:
     """The options of a benchmark on the recorded jobs of the folder `--jobs`, or of the panel."""
     arguments.add_argument(
         "--momentum-after-switch", choices=_RULES, default=SHARED_MOMENTUM,
-        help="what their second phase does with momentum (default: %(default)s, for all workers)",
+        help="what the second phase of recordings that do not say so does with momentum (default:"
+        " %(default)s, for all workers)",
     )  # fmt: skip
     options = arguments.parse_args()
     if getattr(options, "panel", None):
@@ -194,7 +195,7 @@ def parsed(arguments: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def trust_jobs(folder: Path, rule: str = SHARED_MOMENTUM) -> list[TrustJob]:
-    """Reads all recorded jobs of a folder, by name; `rule` is that of their second phase."""
+    """Reads all recorded jobs of a folder, by name; `rule` is for those that do not say theirs."""
     return [read_job(path, rule) for path in sorted(folder.glob("*.npz"))]
 
 
@@ -214,7 +215,7 @@ def read_job(path: Path, rule: str = SHARED_MOMENTUM) -> TrustJob:
         diverged=diverged,
         seconds=recorded["total"],
         first_seconds=recorded["first"],
-        momentum_after_switch=rule,
+        momentum_after_switch=str(recorded.get("momentum_after_switch", rule)),
     )
 
 
@@ -384,7 +385,7 @@ class GuardedJob:
 
 
 def guarded_jobs(folder: Path, rule: str = SHARED_MOMENTUM) -> list[GuardedJob]:
-    """Reads all recorded jobs of a folder, by name; `rule` is that of their second phase."""
+    """Reads all recorded jobs of a folder, by name; `rule` is for those that do not say theirs."""
     return [_read(path, rule) for path in sorted(folder.glob("*.npz"))]
 
 
@@ -392,4 +393,25 @@ def _read(path: Path, rule: str) -> GuardedJob:
     with np.load(path) as arrays:
         curves = np.nan_to_num(arrays["curve"], nan=float(arrays["chance"]))
         steps = tuple(int(step) for step in arrays["eval_at"])
-        return GuardedJob(read_job(path, rule), curves, arrays["seconds"], steps)
+        decays: tuple[int, ...] | None = ()
+        if "decay_steps" in arrays.files:
+            decays = tuple(int(step) for step in arrays["decay_steps"])
+        return GuardedJob(read_job(path, rule), curves, arrays["seconds"], steps, decays=decays)
+
+
+def write_job(path: Path, job: GuardedJob) -> None:
+    """Writes the recorded runs of a job in the form in which they are read, with its rule."""
+    runs = job.job
+    np.savez_compressed(
+        path,
+        settings=np.array(runs.percents),
+        eval_at=np.array(job.steps),
+        curve=job.curves.astype(np.float32),
+        seconds=job.clock.astype(np.float32),
+        total=runs.seconds.astype(np.float32),
+        first=runs.first_seconds.astype(np.float32),
+        diverged=runs.diverged,
+        chance=np.array(0.0),
+        momentum_after_switch=np.array(runs.momentum_after_switch),
+        decay_steps=np.array(job.decays, int),
+    )

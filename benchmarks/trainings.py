@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.delay_compensation import CompensatedTrainer
 from benchmarks.recorded_jobs import SHARED_MOMENTUM, GuardedJob, TrustJob
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import ScheduledJob
-from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -73,6 +75,8 @@ class Training:
         first_seconds: The part of them before the switch.
         tests: Worker-step, seconds and accuracy of each test.
         mean_staleness: Of the last phase, in updates.
+        second_protocol: The one after the switch.
+        held_percent: The switch that held in a guarded training, 100 if none did; None in others.
     """
 
     accuracy: float
@@ -81,6 +85,8 @@ class Training:
     first_seconds: float
     tests: list[tuple[int, float, float]]
     mean_staleness: float
+    second_protocol: str = ""
+    held_percent: float | None = None
 
     @staticmethod
     def of(record: TrialRecord) -> Training:
@@ -93,7 +99,14 @@ class Training:
             record.phases[0].seconds if is_first else 0.0,
             [(one.worker_step, one.elapsed_seconds, one.accuracy) for one in record.evaluations],
             record.phases[-1].mean_staleness or 0.0,
+            record.spec.identity.second_protocol,
+            held_percent(record.guard) if record.guard else None,
         )
+
+
+def held_percent(guard: GuardOutcome) -> float:
+    """The switch that held; 100 where none did."""
+    return BASELINE_PERCENT if guard.held_percent is None else guard.held_percent
 
 
 def guarded_job(
@@ -220,6 +233,34 @@ def open_trainer(reference: str, workers: int, cluster: str, compensates: bool =
         return ProcessTrainer(reference, workers)
     kind = CompensatedTrainer if compensates else SimulatedTrainer
     return kind(workload, workers, CLUSTERS[cluster]())
+
+
+def first_training(
+    reference: str, workers: int, cluster: str, seed: int, folder: Path
+) -> TrialRecord:
+    """Trains as somebody who has just installed syncswitch does; `folder` takes what it leaves."""
+    from syncswitch.searcher.api import train
+
+    return train(
+        reference,
+        **trainer_choice(cluster, folder),
+        workers=workers,
+        seed=seed,
+        expected_runs=1,
+        storage=f"sqlite:///{folder}/first-{seed}.db",
+        output=folder / f"first-{seed}.keras",
+        checkpoints=folder / f"checkpoints-{seed}",
+    ).record
+
+
+def trainer_choice(cluster: str, folder: Path) -> dict[str, Any]:
+    """The options of a training or search on a cluster; a profile becomes a file of the folder."""
+    if cluster in CLUSTERS:
+        profile = folder / f"{cluster}.json"
+        profile.write_text(CLUSTERS[cluster]().model_dump_json())
+        return {"trainer": "simulated", "trainer_options": {"profile": str(profile)}}
+    launcher = "in-process" if cluster == "threads" else "processes"
+    return {"trainer": "local", "trainer_options": {"launcher": launcher}}
 
 
 def identity_of(

@@ -41,6 +41,7 @@ from benchmarks.recorded_jobs import (
     parsed,
     trust_jobs,
 )
+from benchmarks.recorded_jobs import write_job as write_recording
 from reproduction.simulator import search_with
 
 
@@ -165,6 +166,18 @@ def test_the_installed_file_has_what_the_recordings_say() -> None:
         strict=True,
     ):
         assert phase == second_phases.phase(phase["second_protocol"], trust_jobs(folder))
+
+
+def test_a_recording_says_what_its_second_phase_does(tmp_path: Path) -> None:
+    write_job(tmp_path / "step.npz")
+    (job,) = guarded_jobs(tmp_path, "own-optimizer")
+    written = replace(job, decays=(120, 180))
+    write_recording(tmp_path / "step.npz", written)
+    (again,) = guarded_jobs(tmp_path, "same")  # the option is for those that do not say
+    assert again.job.momentum_after_switch == "own-optimizer"
+    assert (again.decays, again.steps, again.grid) == ((120, 180), written.steps, written.grid)
+    np.testing.assert_allclose(again.curves, written.curves, rtol=1e-6)
+    np.testing.assert_allclose(again.job.accuracies, written.job.accuracies, rtol=1e-6)
 
 
 def test_jobs_whose_workers_keep_a_momentum_of_their_own_are_searched_as_such(

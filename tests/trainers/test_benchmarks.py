@@ -20,9 +20,11 @@ import pytest
 from benchmarks import (
     choices,
     detector,
+    evidence,
     guard,
     panel,
     protocols,
+    real_size,
     scale,
     scale_rows,
     second_phase,
@@ -32,6 +34,8 @@ from benchmarks import (
     trainings,
     which_one,
 )
+from benchmarks.real_size_jobs import FASHION, clothes
+from benchmarks.recorded_jobs import guarded_jobs
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.embeddings import embeddings_of
 from syncswitch.trainers.job.keras_parts import build_model
@@ -204,11 +208,50 @@ def test_the_guard_of_the_panel(play: Play, tmp_path: Path) -> None:
 
 def test_every_job_of_the_panel_has_data_for_its_model() -> None:
     # Pictures of clothes come from a package of Debian's.
-    for name in sorted(name for name in panel.JOBS if "clothes" not in name):
-        workload = panel.JOBS[name].workload
+    jobs = panel.JOBS | evidence.JOBS
+    for name in sorted(name for name in jobs if "clothes" not in name):
+        workload = jobs[name].workload
         function = ModelFunction(workload, workload.load_data())
         rows = sum(table.rows for table in function.embeddings)
         assert function.parameters.size + rows > 800, name
+
+
+def test_evidence(play: Play, tmp_path: Path) -> None:
+    file = tmp_path / "evidence.jsonl"
+    arguments = ("--jobs", "clouds", "--seeds", 2, "--percents", 50, 0, "--worker-steps", 32)
+    out = play(evidence, *arguments, "--file", file, "--folder", tmp_path)
+    assert out.count("equal, ") == 2
+    (job,) = guarded_jobs(tmp_path)
+    assert (job.job.name, job.job.momentum_after_switch) == ("clouds", "own-optimizer")
+    assert (job.job.percents, job.steps) == ((100.0, 50.0, 0.0), (32,))
+    made = [json.loads(line)["training"] for line in file.read_text().splitlines() if line]
+    assert job.job.seconds.T.ravel() == pytest.approx([one["seconds"] for one in made])
+    assert job.curves.shape == (2, 3, 1)
+    # Nothing is trained again.
+    before = file.read_text()
+    assert play(evidence, *arguments, "--file", file, "--folder", tmp_path) == out
+    assert file.read_text() == before
+
+
+def test_real_size(play: Play, tmp_path: Path) -> None:
+    """Each way once; the pictures need a package of Debian's."""
+    file = tmp_path / "real_size.jsonl"
+    arguments = ("--seeds", 1, "--workers", 2, "--worker-steps", 16, "--file", file)
+    out = play(real_size, *arguments, "--fashion", tmp_path)
+    assert f"clothes-resnet is left out: there is no {tmp_path}/train-images" in " ".join(
+        out.split("\n")
+    )
+    assert [line.split()[3:5] for line in out.splitlines() if "│ language" in line] == [
+        ["BSP", "│"], ["from", "nothing"], ["QSR", "│"],
+    ]  # fmt: skip
+    assert len([line for line in file.read_text().splitlines() if line]) == 3
+
+
+@pytest.mark.skipif(not FASHION.is_dir(), reason=f"needs Fashion-MNIST in {FASHION}")
+def test_the_residual_network_trains_on_all_pictures() -> None:
+    data = clothes().load_data()
+    assert (len(data.train_inputs), len(data.test_inputs)) == (60_000, 10_000)
+    assert ModelFunction(clothes(), data).parameters.size > 15_000
 
 
 @pytest.mark.slow
