@@ -36,7 +36,8 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, A
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
-from syncswitch.storage.records.guard import Band, BelievedBand, Target, later_switch_points
+from syncswitch.storage.records.goal import Goal
+from syncswitch.storage.records.guard import Band, BelievedBand, later_switch_points
 
 _HALVINGS = 6
 _MOST_BASELINES = 20
@@ -378,8 +379,8 @@ class GeneratedCourse:
         """The accuracy that a guard still lets through."""
         beta = self.threshold
         if self.targets:
-            target = Target.mean_of(self.targets, beta)
-            return target.accuracy - beta - target.margin(beta)
+            goal = Goal.mean_of(self.targets, beta)
+            return goal.least_accuracy - goal.margin
         # Without a target it sees only what is plain.
         return self.job.target_accuracy - _PLAIN * beta
 

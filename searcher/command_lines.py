@@ -57,9 +57,9 @@ def search_command(
     """
     # The kind may say more, for example `local/threads, 1 GPU`.
     trainer = search.trainer.partition(",")[0].partition("/")[0]
-    options = stored_strategy(search).given_options
-    measured = options.pop("threshold_runs", 0)
-    threshold = Set("threshold", float(f"{search.threshold:g}"))
+    strategy = stored_strategy(search)
+    allowed, options = strategy.allowed, strategy.given_options
+    options.pop(allowed.parameter, None)
     given = [
         *(_of_command(identity) if identity.is_command else [Set("trainer", trainer)]),
         Set("workers", identity.workers),
@@ -67,7 +67,7 @@ def search_command(
         Set("strategy", search.strategy),
         Set("halvings", search.halvings),
         Set("runs", search.runs),
-        Set("threshold_runs", measured) if measured else threshold,
+        Set(allowed.parameter, allowed.stated),
     ]
     if search.target_accuracy is not None:
         target = identity.decided_by.value(search.target_accuracy)

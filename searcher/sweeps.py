@@ -22,6 +22,7 @@ from syncswitch.searcher.search.study import SearchState
 from syncswitch.searcher.speed_up import SpeedUp, half_width, measured_speed_up
 from syncswitch.searcher.strategies.base import Wait
 from syncswitch.searcher.strategies.baseline import (
+    MEASURED,
     ROUNDING,
     THRESHOLD_RUNS,
     check_baseline,
@@ -32,6 +33,7 @@ from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import Command, Run, Set, UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.job import RunConditions, ScheduledJob
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
 from syncswitch.storage.records.policy import TimingPolicy
@@ -305,14 +307,12 @@ class SweepPlan:
         return SweepStrategy(
             len(different),
             self.runs,
-            self.threshold or 0.0,
-            self.target_accuracy,
+            target_accuracy=self.target_accuracy,
             accuracy_range=job.identity.decided_by.accuracies,
-            threshold_runs=0 if self.threshold else THRESHOLD_RUNS,
             percents=different,
             has_baseline=is_first and self.reference_percent == BASELINE_PERCENT,
             guarded=self.guarded,
-        )
+        ).with_allowed(AllowedLoss(self.threshold) if self.threshold else MEASURED)
 
 
 def plan_sweep(
@@ -374,7 +374,7 @@ def plan_sweep(
     allowed = USUAL_THRESHOLD if threshold is None else threshold
     given = SweepStrategy(1, 1, allowed, target_accuracy, percents=(100.0,))
     if threshold is None:
-        given = given.without_threshold()
+        given = given.with_allowed(MEASURED)
     given = given.measured_by(metric)
     SearchPlan(given, base_seed=seed).check()
     return SweepPlan(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from syncswitch.storage.policies.unmeasured import recorded_jobs_text
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.job import (
     OWN_MOMENTUM,
     OWN_OPTIMIZER,
@@ -133,12 +134,12 @@ def trainings_text(number: float, first_protocol: str) -> str:
     return f"{number:.1f} trainings with {protocol_text(first_protocol)} alone"
 
 
-def measured_threshold_text(threshold: float, metric: Metric, first: str, runs: int) -> str:
+def measured_threshold_text(allowed: AllowedLoss, metric: Metric, first: str) -> str:
     """The origin of a threshold that was not given; a sentence without its full stop."""
-    amount = metric.with_unit(f"{threshold:g}")
+    amount = metric.with_unit(f"{allowed.threshold:g}")
     return (
         f"no threshold was given for {metric.name}, so up to {amount} worse is accepted: judging by"
-        f" the first {runs} runs with {first} alone, 1 in 20 is worse than that by"
+        f" the first {allowed.runs} runs with {first} alone, 1 in 20 is worse than that by"
         " chance; give a threshold to use another one"
     )
 

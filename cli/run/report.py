@@ -14,10 +14,10 @@ from syncswitch.cli import console
 from syncswitch.searcher.search.policy_words import held_text, promise_sentences, spread_text
 from syncswitch.searcher.words import capitalized, counted, run_conditions_text
 from syncswitch.storage.metrics import time_to_accuracy_seconds
+from syncswitch.storage.records.goal import is_kept
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import protocol_label, protocol_text
 from syncswitch.storage.records.trial import BASELINE_PERCENT
-from syncswitch.storage.uses.summary import is_kept
 from syncswitch.trainers.run.record import is_remarkable
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def report_as_json(done: Training) -> dict[str, Any]:
     """The report as a document for JSON."""
     from syncswitch.storage.records.flat import flat
 
-    policy, record, baseline, target = done.policy, done.record, baseline_of(done), done.target
+    policy, record, baseline, goal = done.policy, done.record, baseline_of(done), done.goal
     identity, guard = record.spec.identity, record.guard or GuardOutcome(record.spec.switch_percent)
     document: dict[str, Any] = {
         "policy": None if policy is None else flat(policy),
@@ -124,10 +124,10 @@ def report_as_json(done: Training) -> dict[str, Any]:
         **identity.decided_by.naming,
         "accuracy": record.converged_accuracy,
         "final_accuracy": record.final_accuracy,
-        "target_accuracy": None if target is None else target.accuracy,
+        "target_accuracy": None if goal is None else goal.accuracy,
         "converged": record.converged,
         "reaches_target": _reaches_target(done),
-        "target_runs": None if target is None else target.runs,
+        "target_runs": None if goal is None else goal.runs,
         "training_seconds": record.training_seconds,
         "baseline_seconds": None if baseline is None else baseline.seconds,
         "baseline_source": "unknown" if baseline is None else baseline.source,
@@ -154,16 +154,16 @@ def report_as_json(done: Training) -> dict[str, Any]:
 
 
 def _seconds_to_target(done: Training) -> float | None:
-    if done.target is None:
+    if done.goal is None:
         return None
-    return time_to_accuracy_seconds(done.record.evaluations, done.target.accuracy)
+    return time_to_accuracy_seconds(done.record.evaluations, done.goal.accuracy)
 
 
 def _reaches_target(done: Training) -> bool | None:
     policy, record = done.counts_for, done.record
     if policy is None:
         return None
-    return is_kept(record.converged_accuracy, record.diverged, done.target, policy.threshold)
+    return is_kept(done.goal, record.converged_accuracy, diverged=record.diverged)
 
 
 _STALENESS = "staleness mean (max)"
@@ -217,10 +217,10 @@ def print_report(done: Training) -> None:
 
 def _is_noisy(done: Training) -> bool:
     """Whether runs of the first protocol alone differ too much for what its policy expected."""
-    policy, target = done.policy, done.target
+    policy, goal = done.policy, done.goal
     assert policy is not None
     metric, first = policy.job.metric, policy.protocols.first_protocol
-    return target is not None and spread_text(target, policy.threshold, metric, first) is not None
+    return goal is not None and spread_text(goal, metric, first) is not None
 
 
 def _time_sentence(done: Training) -> str:
@@ -247,7 +247,7 @@ def _time_sentence(done: Training) -> str:
 
 
 def _outcome(done: Training) -> str:
-    policy, record, target = done.counts_for, done.record, done.target
+    policy, record, goal = done.counts_for, done.record, done.goal
     identity = record.spec.identity
     job = identity.job.sized_name
     metric = identity.decided_by
@@ -264,30 +264,29 @@ def _outcome(done: Training) -> str:
         reached = f"{job} with policy version {done.policy.version}: {accuracy}"
     if policy is None:
         return f"{reached}."
-    if not policy.threshold and record.spec.switch_percent == BASELINE_PERCENT:
+    if not policy.allowed.is_known and record.spec.switch_percent == BASELINE_PERCENT:
         return (
-            f"{reached}. This is one of the {policy.threshold_runs} runs without a switch that"
+            f"{reached}. This is one of the {policy.allowed.runs} runs without a switch that"
             " measure the target, and how much worse later models may be."
         )
-    if target is None or not policy.threshold:
+    if goal is None or not policy.allowed.is_known:
         if done.policy is None or done.was_announced:
             first = protocol_text(identity.first_protocol)
             return f"{reached}. No run of {first} alone has measured a target of this job yet."
         return f"{reached}. {promise_sentences(policy)}"
     guard, seconds = record.guard, _seconds_to_target(done)
     is_alone = record.spec.switch_percent == BASELINE_PERCENT
-    if is_alone and target.runs == 1 and target.accuracy == record.converged_accuracy:
+    if is_alone and goal.runs == 1 and goal.accuracy == record.converged_accuracy:
         return f"{reached}, which is the target of later runs."
     held = held_text(
         record.converged_accuracy,
-        target,
-        policy.threshold,
+        goal,
         metric,
         is_let_through=guard is not None and guard.held_percent not in (None, BASELINE_PERCENT),
     )
-    aim = metric.text(target.accuracy)
+    aim = metric.text(goal.accuracy)
     when = "never reached" if seconds is None else f"first reached after {seconds:.1f} s"
-    has_reached = record.converged_accuracy >= target.accuracy
+    has_reached = record.converged_accuracy >= goal.accuracy
     compared = f" (target {aim}, {when})" if has_reached else f", {held}; target {when}"
     # A run that went back changes the mean of those without a switch.
     before = None if record.spec.band is None else record.spec.band.target_accuracy

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typing_extensions import override
 
+from syncswitch.searcher.strategies.baseline import MEASURED
 from syncswitch.storage.errors import Part, Set, UserError
 from syncswitch.storage.records.job import USUAL_PROTOCOLS, USUAL_WORKERS, RunConditions
 from syncswitch.trainers.cluster.local import load_local_workload
@@ -352,8 +353,9 @@ def plan_search(
     replace(plan, strategy=replace(strategy, accuracy_range=(None, None))).check()
     job = trainer.job(request)
     metric = job.identity.decided_by
-    if not (threshold_is_given or metric.has_usual_threshold or strategy.threshold_runs):
-        strategy = strategy.without_threshold()
+    has_threshold = threshold_is_given or metric.has_usual_threshold
+    if not (has_threshold or strategy.allowed.is_from_runs):
+        strategy = strategy.with_allowed(MEASURED)
     strategy = strategy.measured_by(metric).with_momentum(job.identity.momentum_after_switch)
     if not job.can_go_back:
         strategy = strategy.without_going_back()

@@ -18,12 +18,13 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
     Assessment,
 )
 from syncswitch.searcher.strategies.base import Decided, Decision
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, AllowedLoss, measured_threshold
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, width_of
 from syncswitch.storage.metrics import mean_of
 from syncswitch.storage.policies.unmeasured import first_study
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records.guard import Band, BelievedBand, Target
+from syncswitch.storage.records.goal import AllowedLoss, Goal
+from syncswitch.storage.records.guard import Band, BelievedBand
 from syncswitch.storage.records.job import OWN_RULES, protocol_text
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation
@@ -31,10 +32,10 @@ from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.summary import (
     accuracies_alone,
     collapse_limit_of,
+    goal_of,
     is_alone,
     stated_target,
     switches_kept,
-    target_of,
 )
 
 if TYPE_CHECKING:
@@ -117,32 +118,42 @@ class UsedJob:
     @property
     def kept(self) -> list[bool]:
         """Whether the switch kept the accuracy, for each use of this version with its switch."""
-        return switches_kept(self.policy, self.uses, self.target)
+        return switches_kept(self.policy, self.uses, self.goal)
 
     @property
-    def target(self) -> Target | None:
+    def goal(self) -> Goal | None:
         """What its runs are held to; None until it is measured."""
-        return target_of(replace(self.policy, threshold=self.threshold), self.uses)
+        return goal_of(self._judging_policy, self.uses)
+
+    @property
+    def _judging_policy(self) -> TimingPolicy:
+        return replace(self.policy, allowed=self.allowed)
 
     @property
     def threshold(self) -> float:
-        """beta: the policy's, or the one measured in its first uses; 0 while these are too few.
+        """beta, the accuracy that may be lost; 0 until it is measured. Raises as `allowed`."""
+        return self.allowed.threshold
+
+    @property
+    def allowed(self) -> AllowedLoss:
+        """That of the policy, with a threshold as soon as its first uses have measured one.
 
         Raises UserError if these all measured the same, so that there is no chance to tell.
         """
         policy = self.policy
-        if policy.threshold:
-            return policy.threshold
+        if policy.allowed.is_known:
+            return policy.allowed
         limit = collapse_limit_of(policy, self.uses)
         searched = [one for one in policy.accuracies_alone if one > limit]
         alone = [*searched, *accuracies_alone(self.uses, limit)]
         most = width_of(policy.job.metric.accuracies)
-        return measured_threshold(alone, most, policy.threshold_runs or THRESHOLD_RUNS) or 0.0
+        found = measured_threshold(alone, most, policy.allowed.runs or THRESHOLD_RUNS)
+        return replace(policy.allowed, threshold=found or 0.0)
 
     @functools.cached_property
     def collapse_limit(self) -> float:
         """The accuracy at or below which runs of the first protocol alone have collapsed."""
-        return collapse_limit_of(replace(self.policy, threshold=self.threshold), self.uses)
+        return collapse_limit_of(self._judging_policy, self.uses)
 
     @property
     def collapsed(self) -> list[float]:
@@ -157,15 +168,14 @@ class UsedJob:
 
     def held_to(self, allowed: AllowedLoss | None) -> UsedJob:
         """The job in which so much may be lost as a user says; None for what it has."""
-        policy = self.policy
-        if allowed is None or allowed.runs == policy.threshold_runs > 0:
+        is_same = allowed is not None and allowed.runs == self.policy.allowed.runs > 0
+        if allowed is None or is_same:
             return self
-        job = replace(self, policy=with_threshold(policy, allowed.threshold, allowed.runs))
-        return job._measured() if allowed.runs else job
+        job = replace(self, policy=with_allowed(self.policy, allowed))
+        return job._measured() if allowed.is_from_runs else job
 
     def _measured(self) -> UsedJob:
-        runs = self.policy.threshold_runs
-        return replace(self, policy=with_threshold(self.policy, self.threshold, runs))
+        return replace(self, policy=with_allowed(self.policy, self.allowed))
 
     def next_percent(self, expected_runs: int) -> float:
         """The switch of the next of so many runs: one worth trying, or the best that is known.
@@ -275,12 +285,11 @@ class UsedJob:
         has_baseline = any(
             run.switch_percent == BASELINE_PERCENT and not run.diverged for run in self.observations
         )
-        threshold = self.threshold
-        if not threshold:
-            usual = usual.without_threshold(policy.threshold_runs)
+        allowed = self.allowed
+        if allowed.is_known:  # no run is asked for to measure it
+            allowed = AllowedLoss(allowed.threshold)
         return replace(
-            usual,
-            threshold=threshold,
+            usual.with_allowed(allowed),
             guarded=policy.guarded,
             goes_back=self.goes_back,
             min_kept_share=policy.min_kept_share or usual.min_kept_share,
@@ -310,10 +319,10 @@ class UsedJob:
 
         Where each worker keeps its own momentum, runs with a switch tell of the target, too.
         """
-        band, target = self._measured_band(curves), self.target
-        if band is None or target is None or not (target.runs and self.threshold):
+        band, goal = self._measured_band(curves), self.goal
+        if band is None or goal is None or not (goal.runs and goal.threshold):
             return band
-        held_to = (target.accuracy, target.margin(self.threshold))
+        held_to = (goal.accuracy, goal.margin)
         if self._rule in OWN_RULES:
             held_to = self._assessment().target() or held_to
         return BelievedBand(held_to[0], band.threshold, band.runs, band.curve, held_to[1])
@@ -323,32 +332,32 @@ class UsedJob:
 
         The curve stays that of the search where there was one.
         """
-        own, target = self.policy.band, self.target
-        if not self.threshold:
+        own, goal, threshold = self.policy.band, self.goal, self.threshold
+        if not threshold:
             # A target alone would be held against every run to the last digit.
             return None if own is None else Band(None, 0.0)
-        if target is None and self.policy.target_accuracy is not None:
-            return Band(None, self.threshold)  # it was that of a run that collapsed
-        if target is None or not accuracies_alone(self.uses, self.collapse_limit):
+        if goal is None and self.policy.target_accuracy is not None:
+            return Band(None, threshold)  # it was that of a run that collapsed
+        if goal is None or not accuracies_alone(self.uses, self.collapse_limit):
             return own
         if own is not None and own.target_accuracy is not None and self.policy.evidence:
-            return replace(own, target_accuracy=target.accuracy)
+            return replace(own, target_accuracy=goal.accuracy)
         alone = (
             use.trial_id
             for use in self.uses
             if is_alone(use) and (use.result.converged_accuracy or 0.0) > self.collapse_limit
         )
         measured = [curves[number] for number in alone if number in curves]
-        return measured_band(target.accuracy, self.threshold, measured)
+        return measured_band(goal.accuracy, threshold, measured)
 
     def with_measured_threshold(self) -> TimingPolicy | None:
         """The version to publish once the first uses have measured its threshold; else None."""
         measured = self._measured().policy
-        if measured.threshold == self.policy.threshold:
+        if measured.allowed == self.policy.allowed:
             return None
-        return self._new_version(threshold=measured.threshold, band=measured.band)
+        return self._new_version(allowed=measured.allowed, band=measured.band)
 
-    def with_threshold(self, allowed: AllowedLoss) -> TimingPolicy | None:
+    def with_allowed(self, allowed: AllowedLoss) -> TimingPolicy | None:
         """The version to publish where a user allows another loss; None where it has that."""
         job = self.held_to(allowed)
         answer = None if job.policy == self.policy else job.answer()
@@ -417,16 +426,14 @@ class UsedJob:
         )
 
 
-def with_threshold(policy: TimingPolicy, threshold: float, runs: int) -> TimingPolicy:
-    """A policy with another threshold; one that has yet to measure it has no target."""
+def with_allowed(policy: TimingPolicy, allowed: AllowedLoss) -> TimingPolicy:
+    """A policy that allows another loss; one that has yet to measure it has no target."""
     band, target = policy.band, policy.target_accuracy
-    if not threshold:
+    if not allowed.is_known:
         band, target = None if band is None else Band(None, 0.0), None
     elif band is not None:
-        band = replace(band, threshold=threshold)
-    return replace(
-        policy, threshold=threshold, threshold_runs=runs, target_accuracy=target, band=band
-    )
+        band = replace(band, threshold=allowed.threshold)
+    return replace(policy, allowed=allowed, target_accuracy=target, band=band)
 
 
 def band_of(policy: TimingPolicy) -> Band:

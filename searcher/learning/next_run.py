@@ -8,9 +8,9 @@ from syncswitch.searcher.learning.job import band_of
 from syncswitch.searcher.learning.publishing import with_allowed_loss
 from syncswitch.searcher.learning.reading import known_alone, simulated_policy, unused_job, used_job
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import Protocols, ScheduledJob
 from syncswitch.storage.records.policy import TimingPolicy
@@ -29,7 +29,8 @@ class NextRun:
         learns: Whether what it measures decides where later runs switch.
         expected: What is expected of it while no target is measured; None where one is.
         runs_left: Trainings to come with this one, as far as it learns.
-        own_jobs: See `Explanation`, as also for `threshold_runs`.
+        own_jobs: See `Explanation`.
+        allowed: How much accuracy may be lost, where learning decides.
         goes_back: As in `UsedJob`.
         may_begin: Whether it may be the first recorded run of its job.
         known_from: The policy with another second protocol from which it is known what the first
@@ -46,7 +47,7 @@ class NextRun:
     expected: Decided | None = None
     runs_left: int = 1
     own_jobs: int = 0
-    threshold_runs: int = 0
+    allowed: AllowedLoss | None = None
     goes_back: bool = True
     may_begin: bool = True
     known_from: TimingPolicy | None = None
@@ -67,7 +68,7 @@ def next_run(
     as `UsedJob.next_percent`.
     """
     policy = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
-    begins_anew = policy or (allowed is not None and allowed.runs)
+    begins_anew = policy or (allowed is not None and allowed.is_from_runs)
     known = None if policy else known_alone(database, identity.fingerprint, identity.protocols)
     begin = None if begins_anew or known else simulated_policy(database, identity)
     if begin is not None:
@@ -92,7 +93,7 @@ def next_run(
         expected=None if is_measured else job.expected(percent),
         runs_left=max(1, expected_runs - len(job.uses)),
         own_jobs=0 if is_measured or experience is None else experience.jobs,
-        threshold_runs=job.policy.threshold_runs,
+        allowed=job.policy.allowed,
         goes_back=job.goes_back,
         known_from=known,
         is_first_switch=known is None and job.has_no_second_phase,

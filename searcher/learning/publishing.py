@@ -10,7 +10,6 @@ from syncswitch.searcher.learning.reading import known_alone, stored_version, un
 from syncswitch.searcher.learning.words import diverged_words, spread_words
 from syncswitch.searcher.search.policy_words import drift_text
 from syncswitch.searcher.search.recorded import measured_band
-from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.words import measured_threshold_text
 from syncswitch.storage.database.engine import Database
@@ -18,6 +17,7 @@ from syncswitch.storage.errors import Command, Run, Said, Set, UserError
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unmeasured import unmeasured_policy
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.policy import Measured, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord
@@ -70,7 +70,7 @@ def first_policy(
     target = blank.target_accuracy
     if target is None and held == BASELINE_PERCENT and not diverged:
         target = accuracy
-        if blank.threshold:
+        if blank.allowed.is_known:
             band = measured_band(target, blank.threshold, [record.evaluations])
     if begins_from is not None:
         percent = begins_from.switch_percent if diverged else held
@@ -157,9 +157,7 @@ def after_use(
         measured = job.with_measured_threshold()
     if measured is not None:
         job = replace(job, policy=measured)
-        words.append(
-            measured_threshold_text(measured.threshold, metric, first, measured.threshold_runs)
-        )
+        words.append(measured_threshold_text(measured.allowed, metric, first))
     if expected_runs is not None and not had_target:
         curves = TrialStore(database).curves(stored.job.fingerprint, of_uses=True)
         measured = job.with_measured_target(curves) or measured
@@ -191,7 +189,7 @@ def after_use(
 
 def with_allowed_loss(database: Database, job: UsedJob, allowed: AllowedLoss | None) -> UsedJob:
     """The job in which so much may be lost; a policy with another loss gets a new version."""
-    own = None if allowed is None else job.with_threshold(allowed)
+    own = None if allowed is None else job.with_allowed(allowed)
     if own is None:
         return job
     published = PolicyRegistry(database).publish(own, replaces=job.policy.version)

@@ -12,7 +12,7 @@ from syncswitch.searcher.learning.job import UsedJob, band_of, usual_prior
 from syncswitch.searcher.search.explanation import Explanation, explain
 from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.strategies.adaptive.strategy import UNTRIED_REASON
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
+from syncswitch.searcher.strategies.baseline import MEASURED
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
@@ -73,7 +73,7 @@ def unused_job(
     policy = unmeasured_policy(identity, BASELINE_PERCENT)
     blank = replace(
         policy,
-        threshold_runs=0 if policy.threshold else THRESHOLD_RUNS,
+        allowed=policy.allowed if policy.allowed.is_known else MEASURED,
         software=software_versions(),
         promise=Promise(reason=UNTRIED_REASON),
     )
@@ -89,7 +89,7 @@ def known_alone(database: Database, fingerprint: str, protocols: Protocols) -> T
     """The newest policy of a job that tells what its first protocol alone reaches, if any."""
     for policy in PolicyRegistry(database).policies(workload=fingerprint):
         is_alike = policy.protocols.first_protocol == protocols.first_protocol
-        if is_alike and policy.target_accuracy is not None and policy.threshold:
+        if is_alike and policy.target_accuracy is not None and policy.allowed.is_known:
             return policy
     return None
 
@@ -101,8 +101,7 @@ def _with_alone(policy: TimingPolicy, known: TimingPolicy) -> TimingPolicy:
     return replace(
         policy,
         target_accuracy=known.target_accuracy,
-        threshold=known.threshold,
-        threshold_runs=known.threshold_runs,
+        allowed=known.allowed,
         band=band_of(known),
         measured=replace(policy.measured, baseline_seconds=seconds),
         evidence=(*policy.evidence, *alone),
@@ -121,7 +120,7 @@ def simulated_policy(database: Database, identity: ScheduledJob) -> TimingPolicy
         real = replace(entry.job, simulated_cluster=None)
         is_twin = real != entry.job and real.fingerprint == identity.fingerprint
         is_alike = is_twin and entry.policy.protocols == identity.protocols
-        if is_alike and entry.policy.threshold:
+        if is_alike and entry.policy.allowed.is_known:
             return entry.policy
     return None
 
@@ -131,13 +130,13 @@ def as_known_now(database: Database, policy: TimingPolicy) -> TimingPolicy:
     job = used_job(database, policy)
     if not job.uses:
         return policy
-    target, expected, stated = None, None, policy.target_accuracy
+    goal, expected, stated = None, None, policy.target_accuracy
     with suppress(UserError):  # nothing to compare with
         stated = job.stated_target
-        target, expected = job.target, job.expected(policy.switch_percent)
+        goal, expected = job.goal, job.expected(policy.switch_percent)
     return replace(
         policy,
-        target_accuracy=stated if target is None else target.accuracy,
+        target_accuracy=stated if goal is None else goal.accuracy,
         promise=policy.promise
         if expected is None
         else replace(expected.promise, reason=policy.promise.reason),
@@ -218,7 +217,7 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
     experience = job.experience()
     return replace(
         explain(job.strategy(), job.observations),
-        threshold_runs=policy.threshold_runs,
+        allowed=job.allowed,
         own_jobs=0 if experience is None else experience.jobs,
         bearing=job.bearing() if is_learnt else (),
         chosen=tuple(chosen_phases(database, policy)),

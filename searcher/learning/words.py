@@ -17,7 +17,7 @@ def spread_words(job: UsedJob) -> list[str]:
 
     Of those that collapsed, as the last run shows, it says that.
     """
-    policy, target = job.policy, job.target
+    policy, goal = job.policy, job.goal
     if not job.uses:
         return []
     first, metric = protocol_text(policy.protocols.first_protocol), policy.job.metric
@@ -31,16 +31,16 @@ def spread_words(job: UsedJob) -> list[str]:
         collapsed = [one for one in collapsed if one not in before]
     if collapsed:
         is_no_target = "is no target; another one has to measure it"
-        if target is not None:
-            is_no_target = f"is no part of the target of {metric.text(target.accuracy)}"
+        if goal is not None:
+            is_no_target = f"is no part of the target of {metric.text(goal.accuracy)}"
         return [
             f"{which} collapsed: it ended at {metric.text(one)}, far from the other runs of"
             f" this job, and {is_no_target}"
             for one in collapsed
         ]
-    if target is None or not is_last_alone:
+    if goal is None or not is_last_alone:
         return []
-    said = spread_text(target, policy.threshold, metric, first)
+    said = spread_text(goal, metric, first)
     return [] if said is None else [said]
 
 

@@ -25,6 +25,7 @@ from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyReg
 from syncswitch.storage.queries.policies import PolicyUseFacts, facts_of
 from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.flat import flat, nested
+from syncswitch.storage.records.goal import Goal
 from syncswitch.storage.records.job import (
     Job,
     Protocols,
@@ -157,22 +158,10 @@ class SwitchPoint:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The accuracy that a switch point has to keep.
+    """The goal of all switch points, and its origin in words."""
 
-    Attributes:
-        target_accuracy: A, 0 to 1.
-        threshold: beta, the accuracy that may be lost.
-        origin: Their origin, in words.
-    """
-
-    target_accuracy: float
-    threshold: float
+    goal: Goal
     origin: str
-
-    @property
-    def least_accuracy(self) -> float:
-        """The lowest mean accuracy that is accepted."""
-        return self.target_accuracy - self.threshold
 
 
 @dataclass(frozen=True)
@@ -274,18 +263,18 @@ class ReportData:
             answer = self.answer
             if answer.target_accuracy is None:
                 return None
-            return Acceptance(answer.target_accuracy, answer.threshold, "as the policy says")
+            return Acceptance(Goal(answer.target_accuracy, answer.threshold), "as the policy says")
         search, target = self.search, self.measured_target
         if search is not None:
             if target is None or not search.threshold:
                 return None
             origin = "as given to the search" if search.target_accuracy else "as measured so far"
-            return Acceptance(target, search.threshold, origin)
+            return Acceptance(Goal(target, search.threshold), origin)
         alone = None if self.baseline is None else self.baseline.accuracy
         if alone is None or not self.identity.decided_by.has_usual_threshold:
             return None
         origin = f"mean of {self.first} alone, and the loss a search allows by default"
-        return Acceptance(alone.value, USUAL_THRESHOLD, origin)
+        return Acceptance(Goal(alone.value, USUAL_THRESHOLD), origin)
 
     @property
     def baseline_seconds(self) -> float | None:

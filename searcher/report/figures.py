@@ -157,8 +157,8 @@ def _band(data: ReportData) -> tuple[float, float] | None:
     """The accepted values from the least to the largest; None without a target."""
     if data.acceptance is None:
         return None
-    metric, acceptance = data.identity.decided_by, data.acceptance
-    ends = acceptance.least_accuracy, acceptance.target_accuracy
+    metric, goal = data.identity.decided_by, data.acceptance.goal
+    ends = goal.least_accuracy, goal.accuracy
     low, high = sorted(map(metric.value, ends))
     return low, high
 
@@ -264,7 +264,7 @@ def accuracy_over_time(data: ReportData) -> Drawing:
     ends: list[tuple[float, float]] = []
     with drawn(drawing, 3.4) as (axes,):
         if data.acceptance is not None:
-            target = metric.value(data.acceptance.target_accuracy)
+            target = metric.value(data.acceptance.goal.accuracy)
             axes.axhline(target, color=QUIET, linestyle=":", label="target")
         for percent, colour, style, label in _roles(data, sorted(by_switch_point)):
             alike = sorted(by_switch_point[percent], key=lambda run: run.accuracy)
@@ -298,7 +298,7 @@ def _roles(data: ReportData, percents: Sequence[float]) -> Iterator[tuple[float,
     """The switch points to compare, of those that have curves: colour, line style and label."""
     answer = data.answer.switch_percent if data.answer is not None else None
     if answer is None and data.acceptance is not None:
-        least = data.acceptance.least_accuracy
+        least = data.acceptance.goal.least_accuracy
         good = [
             one.percent
             for one in data.switch_points
@@ -411,16 +411,16 @@ def _side_by_side(runs: Sequence[ReportRun], scale: SwitchScale) -> dict[int, fl
 def _draw_acceptance(axes: Any, data: ReportData) -> None:
     if data.acceptance is None:
         return
-    metric, acceptance = data.identity.decided_by, data.acceptance
-    target = metric.value(acceptance.target_accuracy)
-    if not acceptance.threshold:  # not measured yet
+    metric, goal = data.identity.decided_by, data.acceptance.goal
+    target = metric.value(goal.accuracy)
+    if not goal.threshold:  # not measured yet
         axes.axhline(target, color=POLICY, label="target")
         return
-    least = metric.value(acceptance.least_accuracy)
+    least = metric.value(goal.least_accuracy)
     axes.axhspan(least, target, color=BAND)
-    label = literal(f"target {metric.text(acceptance.target_accuracy)}")
+    label = literal(f"target {metric.text(goal.accuracy)}")
     axes.axhline(target, color=POLICY, label=label)
-    label = literal(f"{metric.words.worst} accepted {metric.text(acceptance.least_accuracy)}")
+    label = literal(f"{metric.words.worst} accepted {metric.text(goal.least_accuracy)}")
     axes.axhline(least, color=POLICY, linestyle="--", label=label)
 
 

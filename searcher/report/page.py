@@ -162,11 +162,11 @@ def accuracy_sentence(data: ReportData) -> str:
     """The sentence above accuracy against switch point."""
     metric, accepted = data.identity.decided_by, data.acceptance
     text = "Further left is an earlier switch, so a shorter training."
-    if accepted is not None and accepted.threshold:
+    if accepted is not None and accepted.goal.threshold:
         text += (
-            f" Accepted is {metric.text(accepted.least_accuracy)} or {metric.words.better}: up"
-            f" to {metric.with_unit(f'{accepted.threshold:g}')} {metric.words.worse} than the"
-            f" target, {metric.text(accepted.target_accuracy)} ({accepted.origin})."
+            f" Accepted is {metric.text(accepted.goal.least_accuracy)} or {metric.words.better}: up"
+            f" to {metric.with_unit(f'{accepted.goal.threshold:g}')} {metric.words.worse} than the"
+            f" target, {metric.text(accepted.goal.accuracy)} ({accepted.origin})."
         )
     if data.unplaced_runs:
         text += (

@@ -24,6 +24,7 @@ from syncswitch.searcher.words import (
     sentence,
 )
 from syncswitch.storage.policies.second_phases import RecordedPhase, recorded_phase
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.job import OWN_OPTIMIZER
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -64,7 +65,8 @@ class Explanation:
         answer: The answer if the search ended now; None without a target.
         is_decided: Whether it needs no further run.
         untried: Switch points without a run, ascending.
-        threshold_runs: In how many first runs the threshold is measured; 0 if it was given.
+        allowed: How much accuracy may be lost, as the policy says it; a `strategy` for later runs
+            has the threshold alone.
         own_jobs: Other jobs of the database that the first belief rests on, beside the recorded.
         bearing: By these, switch points and the share of the jobs that bear a switch there; empty
             for a strategy without a belief.
@@ -76,7 +78,7 @@ class Explanation:
     answer: Decided | None
     is_decided: bool
     untried: tuple[Untried, ...]
-    threshold_runs: int = 0
+    allowed: AllowedLoss
     own_jobs: int = 0
     bearing: tuple[tuple[float, float], ...] = ()
     chosen: tuple[str, ...] = ()
@@ -95,13 +97,14 @@ def explain(strategy: Strategy, runs: Iterable[Observation]) -> Explanation:
     made = tuple(runs)
     beliefs = [strategy.beliefs(made[:number]) for number in range(1, len(made) + 1)]
     answer, last = strategy.standing_answer(made), beliefs[-1] if beliefs else ()
+    measured = strategy.with_measured_threshold(made)
     return Explanation(
-        strategy=strategy.with_measured_threshold(made),
+        strategy=measured,
         runs=tuple(map(ExplainedRun, made, beliefs)),
         answer=answer,
         is_decided=isinstance(strategy.decide(made), Decided),
         untried=() if answer is None else tuple(_untried(strategy, made, answer, last)),
-        threshold_runs=strategy.threshold_runs,
+        allowed=measured.allowed,
     )
 
 
@@ -186,8 +189,8 @@ def why_sentences(
         begins = "This job has not confirmed it" if why.bearing else "There is no answer yet"
         return [*said, f"{begins}: no run of {first} alone is there to compare with."]
     threshold, percent = why.strategy.threshold, why.answer.switch_percent
-    if why.threshold_runs:
-        said.append(sentence(measured_threshold_text(threshold, metric, first, why.threshold_runs)))
+    if why.allowed.is_from_runs:
+        said.append(sentence(measured_threshold_text(why.allowed, metric, first)))
     if not why.beliefs:
         said.append(_NO_BELIEFS)
     for belief in (one for one in why.beliefs if one.switch_percent == percent):
@@ -273,7 +276,7 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
             for one in why.runs
         ],
         "threshold": why.strategy.threshold,
-        "threshold_is_measured": why.threshold_runs > 0,
+        "threshold_is_measured": why.allowed.is_from_runs,
         "answer_percent": None if why.answer is None else why.answer.switch_percent,
         "is_decided": why.is_decided,
         "other_jobs": {"own": why.own_jobs, "bearing": [list(one) for one in why.bearing]},

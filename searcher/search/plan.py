@@ -63,12 +63,13 @@ class SearchPlan:
         _require(fits, "budget", budget, allowed)
         allowed = f"a whole number, 0 to {LARGEST_SEED}"
         _require(0 <= self.base_seed <= LARGEST_SEED, "seed", self.base_seed, allowed)
-        if not strategy.threshold_runs:
-            check_threshold(strategy.threshold, strategy.accuracy_range)
-        elif budget < strategy.threshold_runs:
+        allowed_loss = strategy.allowed
+        if not allowed_loss.is_from_runs:
+            check_threshold(allowed_loss.threshold, strategy.accuracy_range)
+        elif budget < allowed_loss.runs:
             raise UserError(
                 "the threshold is not given, so the search begins with"
-                f" {strategy.threshold_runs} trainings to measure one",
+                f" {allowed_loss.runs} trainings to measure one",
                 parameter="budget",
                 value=budget,
                 remedy=("give as many", Set("threshold")),

@@ -10,12 +10,12 @@ from typing import Any
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.words import NONE, capitalized, counted, sentence
 from syncswitch.storage.policies.unmeasured import expected_sentences
-from syncswitch.storage.records.guard import Target
+from syncswitch.storage.records.goal import Goal
 from syncswitch.storage.records.job import ScheduledJob, protocol_text, with_protocol
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
-from syncswitch.storage.uses.summary import Drift, UseSummary, is_kept
+from syncswitch.storage.uses.summary import Drift, UseSummary
 
 _LEAST_SPREAD = 2  # runs that say anything of how much they differ
 
@@ -66,34 +66,32 @@ def promise_sentences(policy: TimingPolicy) -> str:
     return " ".join(parts)
 
 
-def held_text(
-    accuracy: float, target: Target, threshold: float, metric: Metric, *, is_let_through: bool
-) -> str:
+def held_text(accuracy: float, goal: Goal, metric: Metric, *, is_let_through: bool) -> str:
     """Returns how far a run ended from its target, as `0.0050 below the target 0.9000, ...`."""
-    allowed, aim = metric.with_unit(f"{threshold:g}"), metric.text(target.accuracy)
-    lost = f"{metric.amount(target.accuracy - accuracy)} {metric.words.worse_side} the target {aim}"
-    if is_kept(accuracy, False, target, threshold):
+    allowed, aim = metric.with_unit(f"{goal.threshold:g}"), metric.text(goal.accuracy)
+    lost = f"{metric.amount(goal.accuracy - accuracy)} {metric.words.worse_side} the target {aim}"
+    if goal.is_kept(accuracy):
         return f"{lost}, within the accepted {allowed}"
     lost += f", more than the accepted {allowed}"
     if not is_let_through:
         return f"NOT kept: {lost}"
-    why = f"the target rests on {counted(target.runs, 'run')}"
-    if target.spread - threshold > target.error:
+    why = f"the target rests on {counted(goal.runs, 'run')}"
+    if goal.spread - goal.threshold > goal.error:
         why = "runs without a switch differ as much by chance"
     return f"{lost}: the guard let it pass, as {why}"
 
 
-def spread_text(target: Target, threshold: float, metric: Metric, first: str) -> str | None:
+def spread_text(goal: Goal, metric: Metric, first: str) -> str | None:
     """Returns that runs of the first protocol alone differ by more than may be lost, if they do.
 
     A sentence without its full stop; None as well while a single run says nothing of it.
     """
-    if target.runs < _LEAST_SPREAD or not threshold or target.spread <= threshold:
+    if goal.runs < _LEAST_SPREAD or not goal.threshold or goal.spread <= goal.threshold:
         return None
-    chance = f"{target.spread:.2g}"
+    chance, beta = f"{goal.spread:.2g}", metric.with_unit(f"{goal.threshold:g}")
     return (
-        f"{target.runs} runs of {first} alone differ by more than the"
-        f" {metric.with_unit(f'{threshold:g}')} that may be lost: by chance, 1 in 20 of them is"
+        f"{goal.runs} runs of {first} alone differ by more than the"
+        f" {beta} that may be lost: by chance, 1 in 20 of them is"
         f" {metric.with_unit(chance)} worse than their mean, so guards accept that much; set a"
         f" threshold of {chance} to accept it everywhere, or measure one with 3 threshold runs"
     )
@@ -218,8 +216,8 @@ def _measured(policy: TimingPolicy) -> str:
         mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
         first = capitalized(protocol_text(policy.protocols.first_protocol))
         target = f"{first} alone reached {metric.text(mean)} ({runs})"
-    if not policy.threshold:
-        return f"{target}; how much worse is accepted is measured in {policy.threshold_runs} runs."
+    if not policy.allowed.is_known:
+        return f"{target}; how much worse is accepted is measured in {policy.allowed.runs} runs."
     beta = metric.with_unit(f"{policy.threshold:g}")
     allowed = f"{target}, and up to {beta} {metric.words.worse} is accepted."
     if policy.switch_percent >= BASELINE_PERCENT or own_mean is None:

@@ -123,8 +123,8 @@ def sweep_band(store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: 
     ]
     accuracies = [row.result.converged_accuracy or 0.0 for row in rows]
     threshold: float | None = strategy.threshold
-    if strategy.threshold_runs:
-        threshold = measured_threshold(accuracies, runs=strategy.threshold_runs)
+    if strategy.allowed.is_from_runs:
+        threshold = measured_threshold(accuracies, runs=strategy.allowed.runs)
     if not rows or threshold is None:
         return None
     fingerprint = spec.identity.fingerprint

@@ -108,7 +108,7 @@ class Search(TrialLoop[SearchResult]):
             target_accuracy=decided.target_accuracy,
             promise=decided.promise,
             version=1,
-            threshold=strategy.threshold,
+            allowed=strategy.allowed,
             measured=Measured(
                 mean_accuracy=accuracies.get(percent),
                 training_seconds=_mean_seconds(percent, state),
@@ -134,7 +134,6 @@ class Search(TrialLoop[SearchResult]):
             software=software_versions(),
             guarded=is_for_guard,
             min_kept_share=None if is_for_guard else getattr(strategy, "min_kept_share", None),
-            threshold_runs=strategy.threshold_runs,
             band=band,
         )
 

@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_threshold
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import SHARES, Observation, mean_accuracy, width_of
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.metric import USUAL_THRESHOLD, AccuracyRange, Metric
 from syncswitch.storage.records.policy import Promise
 
@@ -207,9 +208,14 @@ class Strategy(ABC):
             )
         return replace(self, accuracy_range=metric.accuracies, target_accuracy=target)
 
-    def without_threshold(self, runs: int = THRESHOLD_RUNS) -> Self:
-        """Returns this strategy with a threshold that is to be measured in so many runs."""
-        return replace(self, threshold=0.0, threshold_runs=runs)
+    @property
+    def allowed(self) -> AllowedLoss:
+        """How much accuracy may be lost: `threshold` and `threshold_runs` together."""
+        return AllowedLoss(self.threshold, self.threshold_runs)
+
+    def with_allowed(self, allowed: AllowedLoss) -> Self:
+        """Returns this strategy for another loss."""
+        return replace(self, threshold=allowed.threshold, threshold_runs=allowed.runs)
 
     def with_measured_threshold(self, finished: Iterable[Observation]) -> Self:
         """Returns this strategy with its threshold, measured in these runs if that is necessary.
@@ -217,7 +223,7 @@ class Strategy(ABC):
         It is 0 as long as they are too few. Runs count in the order in which the strategy asks for
         them, so the threshold never changes. Raises UserError as `measured_threshold`.
         """
-        if not self.threshold_runs:
+        if not self.allowed.is_from_runs:
             return self
         runs = {
             run.replicate: run for run in finished if run.switch_percent == self.highest_percent
@@ -226,14 +232,15 @@ class Strategy(ABC):
         made = itertools.takewhile(lambda run: run is not None, asked)
         sound = [run.accuracy for run in made if run is not None and not run.diverged]
         most = width_of(self.accuracy_range)
-        return replace(self, threshold=measured_threshold(sound, most, self.threshold_runs) or 0.0)
+        found = measured_threshold(sound, most, self.allowed.runs) or 0.0
+        return self.with_allowed(replace(self.allowed, threshold=found))
 
     def missing_for_threshold(self, finished: Iterable[Observation]) -> int:
         """Returns how many more runs of the first protocol alone the threshold needs."""
         sound = sum(
             run.switch_percent == self.highest_percent and not run.diverged for run in finished
         )
-        return max(0, self.threshold_runs - sound)
+        return max(0, self.allowed.runs - sound)
 
     @property
     def largest_loss(self) -> float:

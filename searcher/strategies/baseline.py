@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.records.goal import AllowedLoss
 
 ROUNDING = 1e-9
 """Tolerance for ties: means of accuracies such as 0.95 are not exact in binary."""
@@ -32,23 +32,11 @@ def check_baseline(runs_diverged: Iterable[bool]) -> None:
 THRESHOLD_RUNS = 3
 """Runs of the first protocol alone in which a threshold is measured if none is given."""
 
+MEASURED = AllowedLoss(0.0, THRESHOLD_RUNS)
+"""The loss that is allowed where none is given, and none is usual."""
+
 # By the number of runs: Student's t with one degree of freedom less at 95 %, times sqrt(1 + 1 / n).
 _DEVIATIONS = {3: 3.372, 4: 2.631, 5: 2.335, 6: 2.177, 7: 2.077, 8: 2.010, 9: 1.960, 10: 1.923}
-
-
-@dataclass(frozen=True, slots=True)
-class AllowedLoss:
-    """How much accuracy may be lost, as a user says it.
-
-    It is `threshold`, or what the first so many `runs` of the first protocol alone measure.
-    """
-
-    threshold: float = 0.0
-    runs: int = 0
-
-    @property
-    def parameter(self) -> str:
-        return "threshold_runs" if self.runs else "threshold"
 
 
 def allowed_loss(threshold: float | None, runs: int | None) -> AllowedLoss | None:

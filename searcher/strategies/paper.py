@@ -46,7 +46,7 @@ class PaperStrategy(Strategy):
     @property
     @override
     def most_runs(self) -> int:
-        is_measured = self.target_accuracy is None or self.threshold_runs > 0
+        is_measured = self.target_accuracy is None or self.allowed.is_from_runs
         baselines = self.runs_at(self.highest_percent) if is_measured else 0
         return baselines + self.halvings * self.runs
 
@@ -63,9 +63,9 @@ class PaperStrategy(Strategy):
     def runs_at(self, percent: float) -> int:
         if percent < self.highest_percent:
             return self.runs
-        if self.threshold_runs and self.target_accuracy is not None:
-            return self.threshold_runs
-        return max(self.baseline_runs or self.runs, self.threshold_runs)
+        if self.allowed.is_from_runs and self.target_accuracy is not None:
+            return self.allowed.runs
+        return max(self.baseline_runs or self.runs, self.allowed.runs)
 
     @override
     def decide(self, finished: Iterable[Observation]) -> Decision:
@@ -86,7 +86,7 @@ class PaperStrategy(Strategy):
         percents: list[float] = []
         reached: list[list[Observation]] = []
         verdicts: list[bool | None] = []
-        if self.target_accuracy is None or self.threshold_runs:
+        if self.target_accuracy is None or self.allowed.is_from_runs:
             percents.append(upper)
             reached.append(self._counted(upper, finished))
             verdicts.append(len(reached[0]) == self.runs_at(upper) or None)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, halved_percents
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.baseline import AllowedLoss, allowed_loss
+from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ def make_strategy(
     if isinstance(points, str):
         given["switch_points"] = switch_points_of(points, halvings)
     allowed = allowed_loss(threshold, threshold_runs) or AllowedLoss(USUAL_THRESHOLD)
-    given["threshold_runs"] = allowed.runs
-    return kind(halvings, runs, allowed.threshold, target_accuracy, **given)
+    return kind(halvings, runs, target_accuracy=target_accuracy, **given).with_allowed(allowed)
 
 
 def switch_points_of(text: str, halvings: int) -> tuple[float, ...]:

@@ -12,7 +12,6 @@ from syncswitch.searcher.learning.next_run import NextRun, next_run
 from syncswitch.searcher.search.plan import check_threshold
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.strategies.baseline import AllowedLoss
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.searcher.words import other_jobs_text
 from syncswitch.storage.database.engine import Database, open_database
@@ -35,6 +34,7 @@ from syncswitch.storage.policies.unmeasured import (
     unmeasured_policy,
     unmeasured_text,
 )
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.job import (
     EARLY_RULES,
     OWN_RULES,
@@ -314,7 +314,7 @@ def _job_like(job: ScheduledJob, request: RunRequest, workload: Any) -> Schedule
 def _checked(request: RunRequest, identity: ScheduledJob) -> ScheduledJob:
     """The job; raises UserError where its runs could not lose as much as is allowed."""
     allowed = request.when.allowed
-    if allowed is not None and not allowed.runs:
+    if allowed is not None and not allowed.is_from_runs:
         check_threshold(allowed.threshold, identity.decided_by.accuracies)
     return identity
 
@@ -459,9 +459,9 @@ def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided
     threshold = planned.band.threshold if planned.band is not None else 0.0
     if planned.switch_percent >= BASELINE_PERCENT:
         measures = "it measures the target"
-        if not threshold:
+        if not threshold and planned.allowed is not None:
             measures = (
-                f"it is one of the {planned.threshold_runs} runs that measure the target, and how"
+                f"it is one of the {planned.allowed.runs} runs that measure the target, and how"
                 " much worse a model may be,"
             )
         return [
@@ -476,7 +476,7 @@ def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided
             switch_percent=planned.switch_percent,
             target_accuracy=expected.target_accuracy,
             promise=expected.promise,
-            threshold=threshold,
+            allowed=AllowedLoss(threshold),
         ),
         "what was trained after it" if planned.goes_back else "all that was trained until then",
         jobs=other_jobs_text(planned.own_jobs, identity.momentum_after_switch),

@@ -45,7 +45,7 @@ from syncswitch.trainers.trainer import Observer
 
 if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database
-    from syncswitch.storage.records.guard import Target
+    from syncswitch.storage.records.goal import Goal
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.job.workload import Workload
 
@@ -63,7 +63,7 @@ class Training:
         counts_for: The policy of its job as one of whose runs it is recorded; None for none.
         model_path: The saved model; the output folder of a training command, which saves its own.
         alone_seconds: The times of earlier recorded trainings with the first protocol alone.
-        target: What runs with the policy are held to, by all runs so far; None as long as nobody
+        goal: What runs with the policy are held to, by all runs so far; None as long as nobody
             has measured it.
         has_model: Whether `model_path` is a model.
         was_announced: Whether people were told before it what is expected of such runs.
@@ -73,7 +73,7 @@ class Training:
     record: TrialRecord
     model_path: Path
     alone_seconds: tuple[float, ...] = ()
-    target: Target | None = None
+    goal: Goal | None = None
     has_model: bool = True
     counts_for: TimingPolicy | None = None
     was_announced: bool = False
@@ -299,13 +299,13 @@ def remembered(
         recorder.record(draft, use_id, record, choice=when.policy, model=model, waits=waits)
     else:
         recorder.record(policy, use_id, record, choice=when.policy, model=model)
-    target = recorder.target(policy, run.band)
+    goal = recorder.goal(policy, run.band)
     learns = run.learns or (is_asked and when.may_learn)
     recorder.tell_lessons(policy, when.expected_runs if learns else None, request.goes_back)
     used = None if is_asked else policy
     announced = run.expected is not None
     return Training(
-        used, record, model, alone_seconds, target, counts_for=policy, was_announced=announced
+        used, record, model, alone_seconds, goal, counts_for=policy, was_announced=announced
     )
 
 

@@ -24,7 +24,8 @@ from syncswitch.storage.errors import (
     reason_of,
 )
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.guard import Band, Target
+from syncswitch.storage.records.goal import Goal
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import LARGEST_SEED, ScheduledJob
 from syncswitch.storage.records.policy import PolicyUse, TimingPolicy, whole_use
 from syncswitch.storage.records.trial import TrialRecord
@@ -32,7 +33,7 @@ from syncswitch.storage.trials.possible import check_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.spool import spool_beside, spool_use, take_in
 from syncswitch.storage.uses.store import hand_out_seed, record_use, uses
-from syncswitch.storage.uses.summary import target_of
+from syncswitch.storage.uses.summary import goal_of
 
 _T = TypeVar("_T")
 Tell = Callable[[Said], None]
@@ -72,14 +73,14 @@ class RunRecorder:
         otherwise = band_alone(policy)
         return self.asked(lambda database: band(database, policy), otherwise)
 
-    def target(self, policy: TimingPolicy | None, band: Band | None) -> Target | None:
+    def goal(self, policy: TimingPolicy | None, band: Band | None) -> Goal | None:
         """What runs with a policy are held to, by all runs so far; else what one was held to."""
         if policy is None:
             return None
-        last = target_of(policy, ()) if band is None else band.target
+        last = goal_of(policy, ()) if band is None else band.goal
 
-        def by_all(database: Database) -> Target | None:
-            return target_of(policy, uses(database, policy.job.fingerprint, policy.protocols))
+        def by_all(database: Database) -> Goal | None:
+            return goal_of(policy, uses(database, policy.job.fingerprint, policy.protocols))
 
         return self.asked(by_all, last, is_quiet=True)
 

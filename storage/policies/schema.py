@@ -16,7 +16,7 @@ from syncswitch.storage.formats import POLICY
 from syncswitch.storage.records.flat import columns
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand
 from syncswitch.storage.records.job import LARGEST_INTEGER, Job, ScheduledJob
-from syncswitch.storage.records.metric import Goal
+from syncswitch.storage.records.metric import MetricGoal
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
 _LARGEST_WORKER_STEP = 2**63 - 1
@@ -114,7 +114,7 @@ PolicyContent = _model(
     "When to switch, from which protocol to which, for one job.",
     evidence=Annotated[tuple[EvidenceContent, ...], AfterValidator(_each_run_once)],  # type: ignore[valid-type]
     created_at=Annotated[str, AfterValidator(_moment)],
-    metric_goal=Goal,
+    metric_goal=MetricGoal,
     band=Annotated[BandContent | None, AfterValidator(_measured_or_empty)],
 )
 
@@ -123,7 +123,7 @@ WorkloadContent = _model(
     Job,
     "The job that the policy was found for; null is what was not recorded.",
     reference=str,
-    metric_goal=Goal,
+    metric_goal=MetricGoal,
 )
 
 
@@ -141,7 +141,7 @@ class Document(_Content):
 
 
 IdentityContent = _model(
-    "IdentityContent", ScheduledJob, "The job that a plan is for.", metric_goal=Goal
+    "IdentityContent", ScheduledJob, "The job that a plan is for.", metric_goal=MetricGoal
 )
 
 

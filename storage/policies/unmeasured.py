@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import (
     OWN_MOMENTUM,
@@ -81,7 +82,7 @@ def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = Non
         version=1,
         switch_percent=usual if switch_percent is None else switch_percent,
         target_accuracy=None,
-        threshold=threshold,
+        allowed=AllowedLoss(threshold),
         measured=Measured(),
         promise=promise if is_usual else Promise(),
         strategy="adaptive",

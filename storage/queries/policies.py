@@ -14,13 +14,13 @@ from syncswitch.storage.columns import ConditionColumns, JobColumns, MetricColum
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.flat import flat, nested
-from syncswitch.storage.records.guard import Target
+from syncswitch.storage.records.goal import Goal
 from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.trials.choice import JobChoice
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.storage.uses.summary import is_use_kept, judged_by, target_of
+from syncswitch.storage.uses.summary import goal_of, is_use_kept, judged_by
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def facts_of(uses: Sequence[StoredTrial], versions: Iterable[TimingPolicy]) -> l
     policies = {
         (policy.job.fingerprint, policy.version): (
             policy,
-            target_of(policy, jobs[policy.job.fingerprint, policy.protocols.first_protocol]),
+            goal_of(policy, jobs[policy.job.fingerprint, policy.protocols.first_protocol]),
         )
         for policy in (judged_by(one, every) for one in every)
     }
@@ -178,9 +178,9 @@ def facts_of(uses: Sequence[StoredTrial], versions: Iterable[TimingPolicy]) -> l
     ]
 
 
-def _facts(use: StoredTrial, policy: TimingPolicy, measured: Target | None) -> PolicyUseFacts:
+def _facts(use: StoredTrial, policy: TimingPolicy, goal: Goal | None) -> PolicyUseFacts:
     baseline, seconds = policy.measured.baseline_seconds, use.times.training_seconds
-    failed, target = use.failed, None if measured is None else measured.accuracy
+    failed, target = use.failed, None if goal is None else goal.accuracy
     values = {
         **flat(use),
         "accuracy": use.result.converged_accuracy,
@@ -188,7 +188,7 @@ def _facts(use: StoredTrial, policy: TimingPolicy, measured: Target | None) -> P
         "target_accuracy": target,
         "target_value": None if target is None else policy.job.metric.value(target),
         "threshold": policy.threshold,
-        "kept": is_use_kept(policy, use, measured),
+        "kept": is_use_kept(use, goal),
         "failed_percents": ", ".join(f"{one.switch_percent:g}" for one in failed) or None,
         "guard_alarm": "; ".join(f"{one.switch_percent:g} %: {one.alarm}" for one in failed)
         or None,

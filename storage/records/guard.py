@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from syncswitch.storage.records.flat import nested
+from syncswitch.storage.records.goal import Goal, deviation_of
 from syncswitch.storage.records.job import EARLY_RULES
 
 _MOST_HALVINGS = 6  # as in a usual search
 _SAFE_PERCENT = 25.0
-
-_USUAL_DEVIATION, _USUAL_RUNS = 0.5, 2
-"""Thresholds by which runs differ, as far as the searcher knows before any, and its weight in runs.
-
-It is half a threshold, give or take a factor of exp(0.5), which says as much as two runs.
-"""
-
-_SURE = 2.0
-"""Standard deviations of which 95 % are below, if few runs have measured one."""
-
-_ONE_IN_TWENTY = 1.645
 
 SURE_OF_INFERRED = 0.7
 """Standard deviations by which a target may be too high that runs with a switch tell of as well.
@@ -46,71 +36,6 @@ thresholds or more they showed none (`benchmarks.guard --panel`).
 
 FALSE_ALARMS = 0.02
 """Share of good runs that their own evaluations send back."""
-
-
-def deviation_of(threshold: float, variance: float, runs: int) -> float:
-    """Returns by how much runs of the first protocol alone differ, as a standard deviation.
-
-    Few runs say little of it, so what is usual counts beside them.
-
-    Args:
-        threshold: beta.
-        variance: That between the runs; any with less than two of them.
-        runs: Number of runs.
-    """
-    freedom = max(0, runs - 1)
-    usual = _USUAL_RUNS * (_USUAL_DEVIATION * threshold) ** 2
-    return math.sqrt((usual + freedom * variance) / (_USUAL_RUNS + freedom))
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What the first protocol alone reaches: the mean of all its runs so far, or as given.
-
-    Attributes:
-        accuracy: A.
-        runs: Number of runs; 0 if it was given.
-        deviation: Standard deviation of a run, see `deviation_of`.
-    """
-
-    accuracy: float
-    runs: int
-    deviation: float
-
-    @classmethod
-    def mean_of(
-        cls, accuracies: Sequence[float], threshold: float, measured: int | None = None
-    ) -> Target:
-        """The target of at least one run.
-
-        So many of them were `measured` one by one, where a known mean stands for several; None for
-        all.
-        """
-        mean, runs = math.fsum(accuracies) / len(accuracies), len(accuracies)
-        freedom = (runs if measured is None else measured) - 1
-        variance = math.fsum((one - mean) ** 2 for one in accuracies) / max(1, freedom)
-        return cls(mean, runs, deviation_of(threshold, variance, freedom + 1))
-
-    def margin(self, threshold: float) -> float:
-        """Returns how much more than the threshold a run may lose before a guard sends it back.
-
-        The mean of few runs may be too high: compared with a lucky run, many a good switch would be
-        sent back at its end, where that costs most. And one that lost no more than one in twenty of
-        the first protocol's own do by chance need not have lost it to its switch.
-        """
-        if not self.runs:
-            return 0.0
-        return max(self.error, self.spread - threshold)
-
-    @property
-    def spread(self) -> float:
-        """What one in twenty runs of the first protocol alone lose by chance, or more."""
-        return _ONE_IN_TWENTY * self.deviation * math.sqrt(1 + 1 / self.runs) if self.runs else 0.0
-
-    @property
-    def error(self) -> float:
-        """How much too high the mean of few runs may be, with 95 % confidence; not a given one."""
-        return _SURE * self.deviation / math.sqrt(self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +71,18 @@ class Band:
     curve: tuple[BandPoint, ...] = ()
 
     @property
-    def target(self) -> Target | None:
+    def goal(self) -> Goal | None:
         """The target, and how much is known of it; None until it is measured."""
         if self.target_accuracy is None:
             return None
         measured = (self.curve[-1].deviation ** 2, self.runs) if self.curve else (0.0, 1)
         deviation = deviation_of(self.threshold, *measured)
-        return Target(self.target_accuracy, self.runs, deviation)
+        return Goal(self.target_accuracy, self.threshold, self.runs, deviation)
 
     @property
     def margin(self) -> float:
-        """How much more than the threshold a run may lose; see `Target.margin`."""
-        return 0.0 if self.target is None else self.target.margin(self.threshold)
+        """How much more than the threshold a run may lose; see `Goal.margin`."""
+        return 0.0 if self.goal is None else self.goal.margin
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Band:

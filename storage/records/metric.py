@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 ACCURACY_NAME = "accuracy"
-Goal = Literal["max", "min"]
+MetricGoal = Literal["max", "min"]
 """Whether more of a metric is better, or less."""
 
-GOALS = get_args(Goal)
+GOALS = get_args(MetricGoal)
 
 
 class GoalWords(NamedTuple):

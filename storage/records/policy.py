@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from syncswitch.storage.records.flat import nested
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import JobKey, Protocols, ScheduledJob
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec
@@ -93,9 +94,7 @@ class TimingPolicy:
         switch_percent: Percent of W in the first protocol.
         target_accuracy: A, mean converged accuracy of the first protocol alone, or as given; None
             until a run of the first protocol alone has measured it.
-        threshold: beta, the accuracy that may be lost, in the unit of the metric; 0 if it has yet
-            to be measured, in runs with the first protocol alone.
-        threshold_runs: In how many first such runs the threshold is measured; 0 if it was given.
+        allowed: How much accuracy may be lost.
         measured: What the runs of the search measured.
         promise: What is expected of later runs.
         strategy: Name of the strategy that decided.
@@ -117,7 +116,7 @@ class TimingPolicy:
     version: int
     switch_percent: float
     target_accuracy: float | None
-    threshold: float
+    allowed: AllowedLoss
     measured: Measured
     strategy: str
     study: str
@@ -128,7 +127,6 @@ class TimingPolicy:
     guarded: bool = False
     min_kept_share: float | None = None
     band: Band | None = None
-    threshold_runs: int = 0
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TimingPolicy:
@@ -136,6 +134,11 @@ class TimingPolicy:
         evidence = tuple(nested(Evidence, run) for run in values["evidence"])
         band = None if values["band"] is None else Band.of(values["band"])
         return nested(cls, {**values, "evidence": evidence, "band": band})
+
+    @property
+    def threshold(self) -> float:
+        """beta, the accuracy that may be lost; 0 until it is measured."""
+        return self.allowed.threshold
 
     def is_of(self, identity: ScheduledJob) -> bool:
         """Whether it was found for this job with these protocols."""

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from syncswitch.storage.metrics import mean_of, student_half_width
-from syncswitch.storage.records.guard import Target
+from syncswitch.storage.records.goal import Goal, is_kept
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.values import StoredTrial
-
-_ROUNDING = 1e-9  # means of accuracies such as 0.95 are not exact in binary
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +42,6 @@ class UseSummary:
     last_ended_at: datetime | None
     drift: Drift | None = None
     collapsed: int = 0
-
-
-def is_kept(
-    accuracy: float, diverged: bool, target: Target | None, threshold: float
-) -> bool | None:
-    """Returns whether a run that ended with this accuracy lost no more than it may.
-
-    None while no target is measured. A threshold of 0 has yet to be measured, in runs that are
-    compared with nothing.
-    """
-    if diverged:
-        return False
-    if target is None:
-        return None
-    return not threshold or accuracy >= target.accuracy - threshold - _ROUNDING
 
 
 def is_alone(use: StoredTrial) -> bool:
@@ -153,7 +136,7 @@ def collapse_limit_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> floa
     beside = [*searched, *(one for one in switched if one is not None)]
     alone = [*policy.accuracies_alone, *accuracies_alone(counted)]
     thresholds = {policy.threshold}
-    if not policy.threshold or policy.threshold_runs:
+    if policy.allowed.is_from_runs or not policy.allowed.is_known:
         thresholds |= {policy.job.metric.usual_threshold}
     lacks = not policy.accuracies_alone
     return max(collapse_limit(alone, beside, one, may_lack_target=lacks) for one in thresholds)
@@ -172,7 +155,7 @@ def stated_target(policy: TimingPolicy, limit: float) -> float | None:
     return None if target is None or (target <= limit and not policy.evidence) else target
 
 
-def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | None:
+def goal_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Goal | None:
     """Returns what runs of a policy's job are held to; None until it is measured.
 
     It is the mean of all runs of the first protocol alone so far: those of the search, and the uses
@@ -188,13 +171,13 @@ def target_of(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> Target | Non
     runs = len(searched) or (0 if band is None else band.runs)
     if stated is None or (known and runs):
         accuracies = [*searched, *known]
-        is_measured = accuracies and (policy.threshold or stated is not None)
-        return Target.mean_of(accuracies, policy.threshold) if is_measured else None
+        is_measured = accuracies and (policy.allowed.is_known or stated is not None)
+        return Goal.mean_of(accuracies, policy.threshold) if is_measured else None
     if searched:
-        return replace(Target.mean_of(searched, policy.threshold), accuracy=stated)
-    if band is not None and band.target is not None:
-        return band.target
-    return Target(stated, 0, 0.0)
+        return replace(Goal.mean_of(searched, policy.threshold), accuracy=stated)
+    if band is not None and band.goal is not None:
+        return replace(band.goal, threshold=policy.threshold)
+    return Goal(stated, policy.threshold)
 
 
 def judged_by(policy: TimingPolicy, versions: Iterable[TimingPolicy]) -> TimingPolicy:
@@ -202,7 +185,7 @@ def judged_by(policy: TimingPolicy, versions: Iterable[TimingPolicy]) -> TimingP
 
     That of runs that measured it is in the next of all `versions` that has one.
     """
-    if policy.threshold:
+    if policy.allowed.is_known:
         return policy
     later = [
         (one.version, one.threshold)
@@ -210,9 +193,11 @@ def judged_by(policy: TimingPolicy, versions: Iterable[TimingPolicy]) -> TimingP
         if one.job == policy.job
         and one.protocols.first_protocol == policy.protocols.first_protocol
         and one.version > policy.version
-        and one.threshold
+        and one.allowed.is_known
     ]
-    return replace(policy, threshold=min(later)[1]) if later else policy
+    if not later:
+        return policy
+    return replace(policy, allowed=replace(policy.allowed, threshold=min(later)[1]))
 
 
 def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary:
@@ -225,12 +210,12 @@ def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary
         for use in uses
         if use.origin.policy_version == policy.version and use.under.injections is None
     ]
-    target, limit = target_of(policy, uses), collapse_limit_of(policy, uses)
-    kept = [use for use in counted if is_use_kept(policy, use, target)]
-    is_judged = target is not None
+    goal, limit = goal_of(policy, uses), collapse_limit_of(policy, uses)
+    kept = [use for use in counted if is_use_kept(use, goal)]
+    is_judged = goal is not None
     mean = mean_of(use.times.training_seconds for use in counted if not use.result.diverged)
     before = [
-        is_kept(run.converged_accuracy, run.diverged, target, policy.threshold) is not False
+        is_kept(goal, run.converged_accuracy, diverged=run.diverged) is not False
         for run in policy.evidence
         if run.switch_percent == policy.switch_percent
     ]
@@ -244,13 +229,13 @@ def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary
         if policy.measured.baseline_seconds and mean
         else None,
         last_ended_at=max((use.ended_at for use in counted if use.ended_at), default=None),
-        drift=drift_of([*before, *switches_kept(policy, counted, target)]),
+        drift=drift_of([*before, *switches_kept(policy, counted, goal)]),
         collapsed=len(accuracies_alone(counted)) - len(accuracies_alone(counted, limit)),
     )
 
 
 def switches_kept(
-    policy: TimingPolicy, uses: Sequence[StoredTrial], target: Target | None
+    policy: TimingPolicy, uses: Sequence[StoredTrial], goal: Goal | None
 ) -> list[bool]:
     """Returns whether the switch of a version kept the accuracy, for each use with it.
 
@@ -258,18 +243,16 @@ def switches_kept(
     """
     mine = (policy.version, policy.switch_percent)
     return [
-        use.guard.state != "alarmed" and is_use_kept(policy, use, target) is not False
+        use.guard.state != "alarmed" and is_use_kept(use, goal) is not False
         for use in uses
         if (use.origin.policy_version, use.switch_percent) == mine
     ]
 
 
-def is_use_kept(policy: TimingPolicy, use: StoredTrial, target: Target | None) -> bool | None:
+def is_use_kept(use: StoredTrial, goal: Goal | None) -> bool | None:
     """Returns whether a use of a policy lost no more than it may; None without a target."""
     assert use.result.converged_accuracy is not None  # a use is complete
-    return is_kept(
-        use.result.converged_accuracy, bool(use.result.diverged), target, policy.threshold
-    )
+    return is_kept(goal, use.result.converged_accuracy, diverged=bool(use.result.diverged))
 
 
 # Number of newest runs that are compared with all before them.

@@ -34,7 +34,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
     counted_runs,
 )
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
-from syncswitch.searcher.strategies.baseline import AllowedLoss, measured_threshold
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import Database, open_database
@@ -43,6 +43,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unmeasured import unmeasured_policy, unmeasured_text
 from syncswitch.storage.queries.policies import use_facts
 from syncswitch.storage.records.flat import flat
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.guard import (
     Band,
     BandPoint,
@@ -625,8 +626,8 @@ def test_a_policy_without_a_target_gets_that_of_another_second_protocol(
     )
     blind = PolicyRegistry(database).publish(blind)
     job = used_job(database, blind)
-    assert job.target is not None
-    assert (job.target.accuracy, job.policy.version) == (policy.target_accuracy, blind.version)
+    assert job.goal is not None
+    assert (job.goal.accuracy, job.policy.version) == (policy.target_accuracy, blind.version)
     planned = next_run(database, other, expected_runs=3)
     assert planned.band is not None
     assert planned.band.target_accuracy is not None
@@ -937,7 +938,7 @@ def test_a_run_that_collapsed_measures_no_threshold(
             made = ended(100.0, accuracy, seed)
             made = replace(made, spec=replace(made.spec, identity=identity))
             policy = policy or first_policy(
-                database, identity, "digits", made, allowed=AllowedLoss(runs=runs)
+                database, identity, "digits", made, allowed=AllowedLoss(0.0, runs)
             )
             assert policy is not None
             use = whole_use(policy, uuid.uuid4().hex, made)
@@ -947,5 +948,5 @@ def test_a_run_that_collapsed_measures_no_threshold(
             if seed < runs:
                 assert job.threshold == 0
     assert job.threshold == pytest.approx(measured, rel=0.2)
-    assert job.target is not None
-    assert job.target.accuracy == pytest.approx(statistics.fmean(sorted(alone)[1:]))
+    assert job.goal is not None
+    assert job.goal.accuracy == pytest.approx(statistics.fmean(sorted(alone)[1:]))

@@ -22,6 +22,7 @@ from syncswitch.searcher.sweeps import EvaluatedSwitchPoint, Sweep
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.trials.store import TrialStore
 from tests.processes import exit_code_of
+from tests.records import changed
 from tests.storage.conftest import POLICY
 
 pytestmark = pytest.mark.usefixtures("our_tables")
@@ -40,7 +41,7 @@ def compare(
     seed: int = 0,
 ) -> Sweep:
     """A sweep with one policy of another job."""
-    policy = replace(POLICY, switch_percent=percent, threshold=threshold)
+    policy = changed(POLICY, switch_percent=percent, threshold=threshold)
     changes = {"threshold": threshold, "seed": seed, "policies": (policy,)}
     return swept(url, trainer or GeneratedTrainer(), (percent,), runs, **changes)
 

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import SearchInfo
 from syncswitch.storage.records.policy import Evidence, Measured, PolicyUse, TimingPolicy, whole_use
@@ -75,7 +76,7 @@ POLICY = TimingPolicy(
     version=1,
     switch_percent=12.5,
     target_accuracy=0.9,
-    threshold=0.01,
+    allowed=AllowedLoss(0.01),
     measured=Measured(0.895, 3.0, 6.0),
     strategy="adaptive",
     study="digits-1",

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from syncswitch.storage.errors import Part, SyncSwitchError, WorkloadError, one_line
 from syncswitch.storage.records.job import MOST_WORKER_STEPS, name_problem
-from syncswitch.storage.records.metric import GOALS, Goal
+from syncswitch.storage.records.metric import GOALS, MetricGoal
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 
 Momentum = Literal["own", "same", "zero", "scaled", "ramped", "additive"]
@@ -103,7 +103,7 @@ class Workload:
     momentum_stage_worker_steps: int | None = None
     largest_scaling: int | None = None
     least_embedding_values: int | None = 1 << 20
-    metric_goal: Goal | None = None
+    metric_goal: MetricGoal | None = None
     metric_unit: str | None = None
     metric_range: tuple[float | None, float | None] | None = None
     loss_weights: Mapping[str, float] | Sequence[float] | float | None = None

@@ -221,8 +221,7 @@ class ProgressReporter(Reporter):
     def on_threshold(self, strategy: Strategy, identity: ScheduledJob) -> None:
         if not is_further_process():
             metric, first = identity.decided_by, protocol_text(identity.first_protocol)
-            threshold, runs = strategy.threshold, strategy.threshold_runs
-            self.tell(measured_threshold_text(threshold, metric, first, runs))
+            self.tell(measured_threshold_text(strategy.allowed, metric, first))
 
     def on_run(self, trial: ReportedTrial) -> None:
         self._waiting_for = None

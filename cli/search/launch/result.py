@@ -36,7 +36,7 @@ from syncswitch.storage.records.job import ScheduledJob, protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.uses.summary import target_of
+from syncswitch.storage.uses.summary import goal_of
 
 _VERDICTS = {True: "yes", False: "no", None: "open"}
 
@@ -51,7 +51,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
             "study": policy.study,
             "strategy": policy.strategy,
             "confidence": policy.promise.confidence,
-            "threshold_is_measured": bool(policy.threshold_runs),
+            "threshold_is_measured": policy.allowed.is_from_runs,
             "cost_bsp_multiples": cost.bsp_multiples,
             "cost_is_estimated": cost.baseline_is_estimated,
             "baseline_seconds": cost.baseline_seconds,
@@ -86,11 +86,10 @@ def print_result(
     echo()
     print_text(policy_text(policy, identity, cost.baseline_seconds))
     metric, first = policy.job.metric, protocol_text(policy.protocols.first_protocol)
-    target = target_of(policy, ())
-    if policy.threshold_runs:
-        threshold, runs = policy.threshold, policy.threshold_runs
-        print_text(sentence(measured_threshold_text(threshold, metric, first, runs)))
-    elif target is not None and (spread := spread_text(target, policy.threshold, metric, first)):
+    goal = goal_of(policy, ())
+    if policy.allowed.is_from_runs:
+        print_text(sentence(measured_threshold_text(policy.allowed, metric, first)))
+    elif goal is not None and (spread := spread_text(goal, metric, first)):
         print_text(sentence(spread))
     saved = f"Saved as version {policy.version}; use it with:"
     print_text(f"{_cost_sentence(cost, policy, pairs)} {saved}")

@@ -38,7 +38,7 @@ from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.search.policy_words import speed_up_text
 from syncswitch.searcher.selection import policy_named
 from syncswitch.searcher.speed_up import SpeedUp
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
+from syncswitch.searcher.strategies.baseline import MEASURED
 from syncswitch.searcher.sweeps import (
     USUAL_POINTS,
     EvaluatedSwitchPoint,
@@ -293,5 +293,6 @@ def _compared_with(sweep: Sweep) -> str:
         return f"{target}; its runs do not show how much worse others may be: give --threshold."
     said = f"{target}; kept runs {metric.lose_at_most(threshold)}."
     if sweep.given_threshold is None:
-        said += f" {sentence(measured_threshold_text(threshold, metric, first, THRESHOLD_RUNS))}"
+        allowed = dataclasses.replace(MEASURED, threshold=threshold)
+        said += f" {sentence(measured_threshold_text(allowed, metric, first))}"
     return said

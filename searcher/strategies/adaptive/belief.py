@@ -21,7 +21,8 @@ from syncswitch.searcher.strategies.adaptive.guesses import (
     guesses_at,
     prior_log_weights,
 )
-from syncswitch.storage.records.guard import SURE_OF_INFERRED, Target
+from syncswitch.storage.records.goal import Goal
+from syncswitch.storage.records.guard import SURE_OF_INFERRED
 
 # If fewer guesses than this stay effective, new ones are drawn.
 _LEAST_EFFECTIVE = 100.0
@@ -67,7 +68,7 @@ class Belief:
     guesses: Guesses
     weights: Floats
     reference: float | None
-    measured: Target | None
+    measured: Goal | None
     target_errors: Floats
 
     @property
@@ -83,7 +84,7 @@ class Belief:
         """
         assert self.measured is not None
         if not self.prior.owns_momentum:
-            return self.measured.accuracy, self.measured.margin(self.prior.threshold)
+            return self.measured.accuracy, self.measured.margin
         mean = float(self.mean(self.target_errors))
         deviation = math.sqrt(float(self.mean((self.target_errors - mean) ** 2)))
         return self.measured.accuracy + mean, SURE_OF_INFERRED * deviation
@@ -233,9 +234,9 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ..
         )
         guesses = guesses_at(prior, cube)
         weights = np.full(len(cube), 1 / len(cube))
-    measured: Target | None = None
+    measured: Goal | None = None
     if anchor is not None and is_measured:
-        measured = Target.mean_of(anchor.accuracies, prior.threshold, anchor.measured)
+        measured = Goal.mean_of(anchor.accuracies, prior.threshold, anchor.measured)
     reference = None if anchor is None else anchor.mean
     return Belief(prior, guesses, weights, reference, measured, errors_of(guesses))
 

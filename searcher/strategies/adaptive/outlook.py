@@ -13,13 +13,8 @@ from numpy.typing import NDArray
 
 from syncswitch.searcher.strategies.adaptive.belief import DIVERGING_SHARE, Belief
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
-from syncswitch.storage.records.guard import (
-    ALARMED_AFTER,
-    FALSE_ALARMS,
-    LOST,
-    NOTICED_BY_ITSELF,
-    Target,
-)
+from syncswitch.storage.records.goal import Goal
+from syncswitch.storage.records.guard import ALARMED_AFTER, FALSE_ALARMS, LOST, NOTICED_BY_ITSELF
 
 # Bare failures have to be noticed first. Each one beyond what is allowed counts so many trainings
 # with the first protocol more.
@@ -177,7 +172,7 @@ class Outlook:
         """The same guesses, as they are once a run of the first protocol alone has been made."""
         belief = self.belief
         errors = belief.guesses.target_z * belief.guesses.spread[:, -1]
-        measured = Target.mean_of([0.0], belief.prior.threshold)
+        measured = Goal.mean_of([0.0], belief.prior.threshold)
         measured_belief = replace(belief, reference=0.0, measured=measured, target_errors=errors)
         return replace(self, belief=measured_belief, is_blind=False)
 

@@ -145,7 +145,7 @@ class AdaptiveStrategy(Strategy):
     @override
     def most_runs(self) -> int:
         """Runs of a search that is never certain, which may measure a known target again."""
-        return len(self.grid()) * self.runs + max(0, self.threshold_runs - self.runs)
+        return len(self.grid()) * self.runs + max(0, self.allowed.runs - self.runs)
 
     @property
     def own_runs(self) -> int:

@@ -20,7 +20,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
-from syncswitch.storage.uses.summary import target_of
+from syncswitch.storage.uses.summary import goal_of
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
 from tests.wording import Said
@@ -31,8 +31,8 @@ PROMISED = changed(POLICY, kept_share=0.93, baseline_kept_share=0.954, target_ac
 def training(
     policy: TimingPolicy | None, record: TrialRecord = RECORD, alone: tuple[float, ...] = ()
 ) -> Training:
-    target = None if policy is None else target_of(policy, ())
-    return Training(policy, record, Path("model.keras"), alone, target, counts_for=policy)
+    goal = None if policy is None else goal_of(policy, ())
+    return Training(policy, record, Path("model.keras"), alone, goal, counts_for=policy)
 
 
 def said_of(done: Training, capsys: pytest.CaptureFixture[str]) -> str:

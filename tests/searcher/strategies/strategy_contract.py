@@ -21,6 +21,7 @@ from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import Key, PlannedTrial, course_of, plan_trial
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.job import Protocols, SearchInfo
 
 # Dyadic, so that no tie hangs on a rounded bit.
@@ -185,7 +186,7 @@ class StrategyContract:
         runs = data.draw(st.integers(THRESHOLD_RUNS, 5))
         known = [job.run(strategy, highest, number, number) for number in range(runs)]
         assume(len({run.accuracy for run in known}) > 1)
-        return strategy.without_threshold(runs)
+        return strategy.with_allowed(AllowedLoss(0.0, runs))
 
     @given(st.data(), JOBS)
     def test_a_threshold_that_nobody_gave_is_measured_first_and_never_changes(

@@ -26,7 +26,7 @@ from syncswitch.searcher.strategies.adaptive.guesses import (
     guesses_at,
 )
 from syncswitch.searcher.strategies.adaptive.outlook import Outlook
-from syncswitch.storage.records.guard import Target
+from syncswitch.storage.records.goal import Goal
 
 GRID = (12.5, 25.0, 50.0, 100.0)
 PRIOR = Prior(GRID, 0.01)
@@ -193,8 +193,8 @@ def belief_of(
         target_z=np.full(len(failures), target_z),
     )
     errors = guesses.target_z * guesses.spread[:, -1] / math.sqrt(target_runs)
-    target = Target(0.9, target_runs, BETA / 2)
-    return Belief(Prior(PERCENTS, BETA), guesses, np.array(weights), 0.9, target, errors)
+    goal = Goal(0.9, BETA, target_runs, BETA / 2)
+    return Belief(Prior(PERCENTS, BETA), guesses, np.array(weights), 0.9, goal, errors)
 
 
 def outlook_of(belief: Belief, is_guarded: bool = True, **changes: Any) -> Outlook:
