@@ -44,6 +44,7 @@ from syncswitch.storage.records.job import (
 )
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.trainers.job.fingerprint import trains_rows
 from syncswitch.trainers.job.hyperparameters import highest_rate
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.schedule import check_length
@@ -413,7 +414,8 @@ def _candidates(
     if not can_gain or rule not in OWN_RULES:
         return ()
     candidates = [identity.protocols]
-    if workload.batch_after_switch == "same":  # local SGD has no other
+    # Local SGD has no other batch, and no table of which a replica has some rows.
+    if workload.batch_after_switch == "same" and not trains_rows(workload):
         local = _LOCAL.format(rate=highest_rate(workload, identity.workers))
         other = trainer.identity(workload, identity.workers, (identity.first_protocol, local))
         candidates += [other.protocols] if other.momentum_after_switch in EARLY_RULES else []

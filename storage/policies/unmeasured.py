@@ -188,7 +188,8 @@ def unmeasured_text(
 
 def candidates_text(second_protocols: Sequence[str]) -> str:
     """The second protocols that a run tries, in their order."""
-    return " and, unless it halves the time, ".join(map(protocol_text, second_protocols))
+    usual, *others = map(protocol_text, second_protocols)
+    return "".join([usual, *(f", and {one} where that may be faster," for one in others)])
 
 
 def expected_sentences(

@@ -12,7 +12,7 @@ import numpy as np
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import Job, Protocols, Recipe, ScheduledJob
 from syncswitch.storage.records.metric import DescribedMetric
-from syncswitch.trainers.job.embeddings import true_shape
+from syncswitch.trainers.job.embeddings import embeddings_of, true_shape
 from syncswitch.trainers.job.hyperparameters import momentum_rule
 from syncswitch.trainers.job.keras_parts import (
     build_loss,
@@ -45,6 +45,7 @@ _PASSING = {
 }
 
 _DIGEST = "_model_digest"
+_BY_ROWS = "_trains_rows"
 
 
 def workload_identity(
@@ -71,10 +72,7 @@ def workload_identity(
     else:
         # There are none where the rate changes in another way than by steps.
         rate, boundaries = schedule_boundaries(schedule) or (float(schedule(0)), None)
-    # The digest is kept with the workload, as computing it takes a model.
-    if _DIGEST not in vars(workload):
-        described = _canonical(describe_model(build_model(workload)))
-        vars(workload)[_DIGEST] = hashlib.sha256(described.encode()).hexdigest()
+    _look_at_model(workload)
     metric = decided_by(workload)
     job = Job(
         name=workload.name,
@@ -97,6 +95,21 @@ def workload_identity(
     )
     rule = momentum_rule(workload, second_protocol)
     return ScheduledJob(job, Protocols(first_protocol, second_protocol, rule))
+
+
+def trains_rows(workload: Workload) -> bool:
+    """Whether tables of the model are trained by their rows, which no replica has."""
+    _look_at_model(workload)
+    return bool(vars(workload)[_BY_ROWS])
+
+
+def _look_at_model(workload: Workload) -> None:
+    """Keeps what is to be known of the model with the workload, as it takes building one."""
+    if _DIGEST not in vars(workload):
+        model = build_model(workload)
+        described = _canonical(describe_model(model))
+        vars(workload)[_DIGEST] = hashlib.sha256(described.encode()).hexdigest()
+        vars(workload)[_BY_ROWS] = bool(embeddings_of(model))
 
 
 def describe_model(model: Any) -> list[Any]:

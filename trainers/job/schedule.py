@@ -185,27 +185,19 @@ def check_trial(spec: TrialSpec, own: ScheduledJob) -> None:
     check_job(spec, own)
 
 
-def for_embeddings(spec: TrialSpec, layers: Sequence[str]) -> TrialSpec:
-    """The trial where the rows of these layers are trained separately.
-
-    Refuses its protocols if they average whole models, and leaves out such candidates.
-    """
+def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
+    """Refuses protocols that average whole models where rows of these layers are trained apart."""
     if not layers:
-        return spec
+        return
     identity = spec.identity
-    for text in (identity.first_protocol, identity.second_protocol):
-        if _averages_models(text):
+    seconds = [one.second_protocol for one in spec.candidates]
+    for text in (identity.first_protocol, identity.second_protocol, *seconds):
+        if choose_protocol(text).exchange is Exchange.REPLICA:
             raise UnsuitableProtocolError(
                 f"protocol {text!r} averages whole models, and workload {identity.name!r} trains"
                 f" the table of layer {layers[0]!r} by its rows, which are kept on parameter"
                 " servers; take bsp, asp, ssp, dssp or gba, or set least_embedding_values to None"
             )
-    kept = (one for one in spec.candidates if not _averages_models(one.second_protocol))
-    return replace(spec, candidates=tuple(kept))
-
-
-def _averages_models(protocol: str) -> bool:
-    return choose_protocol(protocol).exchange is Exchange.REPLICA
 
 
 def check_job(spec: TrialSpec, own: ScheduledJob) -> None:

@@ -41,6 +41,9 @@ What it costs in accuracy is less certain: momenta of a rate that is too hot bea
 _GOOD_ENOUGH = 0.5
 """The share of the first protocol's time with which a candidate ends the trials: all are a risk."""
 
+_SENDING = 4.0
+"""Times as long as to compute has a worker to send, for what sends seldom to be tried first."""
+
 _IN_A_ROW = 3
 """So often it has to be too slow in a row; twice as often after each comparison."""
 
@@ -128,7 +131,7 @@ class SecondPhase:
         if trial is None:
             self._begin_watch()
             return replace(segment, protocol=self.chosen or segment.protocol)
-        if self.chosen is None and name == self._usual:
+        if self.chosen is None and name == next(iter(self._trials)):
             return replace(segment, protocol=name)  # it goes on if nothing else may be faster
         is_averaged = is_replica(name)
         end = segment.start_worker_step + trial.left
@@ -159,7 +162,8 @@ class SecondPhase:
         if self.chosen is None:
             if (trial := self._trials.get(protocol)) is not None:
                 trial.add(steps, seconds)
-            return trial is not None and protocol == self._usual and self._ends(trial)
+            is_whole = trial is not None and protocol == next(iter(self._trials))
+            return is_whole and self._ends(protocol)
         if protocol != self.chosen or self.is_first or self._watch is None:
             return False
         pace = self._watch.add(steps, seconds)
@@ -199,8 +203,9 @@ class SecondPhase:
         self._trial_steps = history.get("trial_steps", 0)
 
     @property
-    def _usual(self) -> str | None:
-        return next(iter(self._trials), None)
+    def _usual(self) -> str:
+        """The candidate that is taken where others are hardly faster."""
+        return self.spec.candidates[0].second_protocol
 
     def _plan(self, segment: Segment) -> None:
         """Plans the trials; none where there is no room for them, or nothing to compare with."""
@@ -212,6 +217,11 @@ class SecondPhase:
             )
         if step_seconds is None and len(self._trials) < 2:
             self._trials.clear()
+        if self.first_times is not None and self.first_times.exchange > _SENDING * min(
+            self.first_times.compute
+        ):
+            rarely = sorted(self._trials.items(), key=lambda one: not is_replica(one[0]))
+            self._trials = dict(rarely)
         if not self._trials:
             self.chosen = self.second = segment.protocol
             return
@@ -235,17 +245,15 @@ class SecondPhase:
         times, first = self.first_times, self.first_step_seconds
         if times is None or first is None:
             return True
-        limit, tried = first, self._trials[self._usual or name]
-        if tried.is_over and tried.step_seconds < first:
-            limit = tried.step_seconds
-        return times.least < _LESS_USUAL * limit
+        tried = [one.step_seconds for one in self._trials.values() if one.is_over]
+        return times.least < _LESS_USUAL * min([first, *tried])
 
-    def _ends(self, trial: Trial) -> bool:
+    def _ends(self, name: str) -> bool:
         """Whether the phase that is begun first is left, once it is timed."""
-        if not trial.is_over:
+        if not self._trials[name].is_over:
             return False
         _, following = self._next_trial()
-        if following is not None or self._fastest() != self._usual:
+        if following is not None or self._fastest() != name:
             return True
         self._choose()
         self._begin_watch()
@@ -271,8 +279,8 @@ class SecondPhase:
         return fastest if is_enough or not is_faster else usual
 
     def _choose(self) -> None:
-        paces, usual = self._paces(), self._usual
-        self.chosen = self._fastest() or usual
+        paces = self._paces()
+        self.chosen = self._fastest() or self._usual
         self._trial_steps += sum(one.done for one in self._trials.values())
         if self.is_first:
             why = "as nothing else is faster here"

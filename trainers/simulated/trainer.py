@@ -15,7 +15,7 @@ from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
-from syncswitch.trainers.job.schedule import check_trial, checkpoint_path, for_embeddings
+from syncswitch.trainers.job.schedule import check_embeddings, check_trial, checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.embeddings import LocalEmbeddings
 from syncswitch.trainers.model.function import (
@@ -211,7 +211,7 @@ class SimulatedTrainer(Trainer):
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, simulated_identity(self._workload, self._workers, pair, self._profile))
-        spec = for_embeddings(spec, [table.layer for table in self._function.embeddings])
+        check_embeddings(spec, [table.layer for table in self._function.embeddings])
         self._is_idle = False
         with keras_callbacks(self._workload, spec, observer or Observer()) as watching:
             log = RunLog(spec, watching, self._tester.is_chance)

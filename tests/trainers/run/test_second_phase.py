@@ -134,6 +134,24 @@ def test_local_sgd_is_not_tried_where_computing_takes_all_of_asps_time() -> None
     assert log.record().events[-1].reason.endswith(f"in BSP {said}")
 
 
+def test_what_sends_seldom_is_tried_first_where_sending_takes_most() -> None:
+    """Five times as long as to compute, and nothing else is tried where that halves the time."""
+    paces = {"bsp": 0.03, "asp": 0.02, LOCAL_NAME: 0.0149}
+    compute = dict.fromkeys(range(N), 0.0002)
+    log = log_of(spec_of(ASP, LOCAL))
+    assert trained(log, paces, compute=compute) == ["bsp 0-252", f"{LOCAL_NAME} 252-4000"]
+    assert log.record().spec.identity.protocols == LOCAL
+    log = log_of(spec_of(ASP, LOCAL))
+    paces[LOCAL_NAME] = 0.019  # not a tenth faster than ASP
+    assert trained(log, paces, compute=compute) == [
+        "bsp 0-252",
+        f"{LOCAL_NAME} 252-348",
+        "asp 348-356",
+        "asp 356-388",
+        "asp 388-4000",
+    ]
+
+
 def test_nothing_is_tried_where_bsp_waits_for_nobody_and_sends_for_free() -> None:
     paces = {"bsp": 0.01, "asp": 0.001, LOCAL_NAME: 0.001}
     log = log_of(spec_of(ASP, LOCAL))

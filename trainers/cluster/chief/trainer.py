@@ -23,7 +23,7 @@ from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.injections import check_injections, parse_injection
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
-from syncswitch.trainers.job.schedule import check_trial, for_embeddings
+from syncswitch.trainers.job.schedule import check_embeddings, check_trial
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.embeddings import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
@@ -84,7 +84,7 @@ class ClusterTrainer(Trainer):
         """See `Trainer`. `lost` is a chief that began the run and died."""
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, workload_identity(self._workload, self._workers, *pair))
-        spec = for_embeddings(spec, [one.layer for one in self._program.function.embeddings])
+        check_embeddings(spec, [one.layer for one in self._program.function.embeddings])
         try:
             shown = self._shown_model()
             with keras_callbacks(self._workload, spec, observer or Observer(), shown) as watching:
