@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.delay_compensation import CompensatedTrainer
 from benchmarks.recorded_jobs import SHARED_MOMENTUM, GuardedJob, TrustJob
+from syncswitch.searcher.training.policy import second_phases
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec
@@ -209,6 +210,17 @@ class JobTrainings:
     def of(self, choice: Choice, seeds: int, compensates: bool = False) -> list[Training]:
         """Returns one training for each seed; `compensates` adds DC-ASGD."""
         return list(self._of(choice, seeds, compensates))
+
+    def first(self, percent: float, seeds: int) -> list[Training]:
+        """Trainings of a job that nobody has trained, which choose their second phase."""
+        identity = identity_of(self._reference, self._workers, self._cluster)
+        candidates = second_phases(identity, load_workload(self._reference))
+        key = f"{identity.key} {self._cluster} first {percent:g}"
+        specs = [TrialSpec(identity, percent, seed, candidates=candidates) for seed in range(seeds)]
+        return [
+            self._recorded.find(f"{key} {spec.seed}", partial(self._make, spec, False))
+            for spec in specs
+        ]
 
     def _of(self, choice: Choice, seeds: int, compensates: bool) -> Iterator[Training]:
         identity = identity_of(self._reference, self._workers, self._cluster, choice.pair)

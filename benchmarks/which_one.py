@@ -2,10 +2,14 @@
 
     python -m benchmarks.which_one [--file trainings.jsonl] [--seeds 10] [--repeats 20]
         [--clusters paper equal straggler slow-link] [--jobs digits ...] [--expected-runs 1 3 10 30]
+        [--from-nothing]
 
 Each training is made once, on the simulated cluster, and kept in the file, so that a run that was
 cut goes on. Searches and learning are replayed from the trainings with a switch from BSP to ASP
 and a momentum for each worker, `--repeats` times with seeds dealt anew; see `benchmarks.learning`.
+Where most first trainings choose another second phase, learning from nothing is replayed from the
+trainings with that one. Those at the first switch point are first trainings, which choose.
+`--from-nothing` has this row alone.
 
 Kept: the share of the models that end at most 0.01 below the mean of BSP. Time: of so many
 trainings, relative to as many with BSP, the search included; each model that misses the accuracy
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.box import SIMPLE
@@ -50,6 +54,10 @@ RULES = {
     "syncswitch, with a search": "search, then learning",
 }
 """The rules of `benchmarks.learning`, by the names of their rows."""
+
+FROM_NOTHING = "syncswitch, from nothing"
+FIRST_PERCENT = 6.25
+"""Where a first training switches."""
 
 SEARCHED = [*RULES][1:]
 """Those that find something out."""
@@ -102,20 +110,36 @@ def _time_all_in(one: Figures) -> float:
 
 def rows_of(
     job: str, cluster: str, recorded: Recorded, length: str, seeds: int, repeats: int,
-    expected_runs: list[int],
+    expected_runs: list[int], *, is_alone: bool = False,
 ) -> list[Row]:  # fmt: skip
     """Makes what trainings are missing, and returns all rows of a job on a cluster."""
     # Of the papers' jobs as well.
     reference = f"{REFERENCES[job]},momentum_after_switch=own{length}"
     choices = fixed_choices(load_workload(reference))
     with JobTrainings(reference, WORKERS, cluster, recorded) as trainings:
+        from_nothing = _of_first_trainings(reference, job, cluster, trainings, seeds)
+        if is_alone:
+            return [rule_row(FROM_NOTHING, from_nothing, repeats, expected_runs)]
         switched = [trainings.of(choice, seeds) for choice in SWITCHED]
         rows = [
             fixed_row(name, trainings.of(one, seeds), switched[0], expected_runs)
             for name, one in choices.items()
         ]
     guarded = guarded_job(identity_of(reference, WORKERS, cluster), job, GRID, switched)
-    return rows + [rule_row(name, guarded, repeats, expected_runs) for name in RULES]
+    jobs = dict.fromkeys(RULES, guarded) | {FROM_NOTHING: from_nothing}
+    return rows + [rule_row(name, jobs[name], repeats, expected_runs) for name in RULES]
+
+
+def _of_first_trainings(
+    reference: str, job: str, cluster: str, trainings: JobTrainings, seeds: int
+) -> GuardedJob:
+    """The trainings that follow a first one, with the second phase that most of these choose."""
+    looks = trainings.first(FIRST_PERCENT, seeds)
+    pair = "bsp", statistics.mode(one.second_protocol for one in looks)
+    chosen = [trainings.of(replace(choice, pair=pair), seeds) for choice in SWITCHED[1:]]
+    by_percent = [trainings.of(SWITCHED[0], seeds), *chosen]
+    by_percent[GRID.index(FIRST_PERCENT)] = looks
+    return guarded_job(identity_of(reference, WORKERS, cluster, pair), job, GRID, by_percent)
 
 
 def table(title: str, by_job: dict[str, list[Row]], expected_runs: list[int]) -> Table:
@@ -171,7 +195,7 @@ def guesses(by_case: dict[str, list[Row]], number: int) -> Table:
 
 def second_best(by_case: dict[str, list[Row]], number: int) -> Table:
     """The best and the second-best choice that needs no search, and syncswitch, of each case."""
-    own = "syncswitch, from nothing"
+    own = FROM_NOTHING
     made = new_table("", "best guess", "time", "second", "time", own, box=SIMPLE)
     for case, rows in by_case.items():
         fixed = sorted(
@@ -198,6 +222,7 @@ def main() -> None:
         repeats=20,
         expected_runs=[1, 3, 10, 30],
         worker_steps=int,
+        from_nothing=False,
     )
     given = arguments.parse_args()
     for kind, named, known in (
@@ -214,13 +239,16 @@ def main() -> None:
             by_job = {}
             for job in given.jobs:
                 by_job[job] = rows_of(
-                    job, cluster, recorded, length, given.seeds, given.repeats, given.expected_runs
-                )
+                    job, cluster, recorded, length, given.seeds, given.repeats,
+                    given.expected_runs, is_alone=given.from_nothing,
+                )  # fmt: skip
             title = (
                 f"{cluster}: kept, and time of {', '.join(map(str, given.expected_runs))} trainings"
             )
             console.print(table(title, by_job, given.expected_runs))
             by_case |= {f"{job} on {cluster}": rows for job, rows in by_job.items()}
+    if given.from_nothing:
+        return
     number = given.expected_runs[-1]
     console.print(f"All in, of {number} trainings, by the best that needs no search in each case:")
     console.print(guesses(by_case, number))

@@ -45,9 +45,10 @@ from syncswitch.storage.records.job import (
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.job.fingerprint import trains_rows
-from syncswitch.trainers.job.hyperparameters import highest_rate
+from syncswitch.trainers.job.hyperparameters import highest_rate, momentum_rule
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.schedule import check_length
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.run.trials import fitting
 
@@ -406,19 +407,26 @@ def _candidates(
     They are those that recorded jobs bear as early as this one is to switch. None where the user,
     an earlier run or a policy says what it is, or the run does not switch.
     """
-    trainer, rule = request.trainer, identity.momentum_after_switch
+    trainer = request.trainer
     is_said = request.pair is not None or not planned.is_first_switch
     if is_said or not isinstance(trainer, ClusterChoice):
         return ()
-    can_gain = identity.workers > 1 and planned.switch_percent < BASELINE_PERCENT
-    if not can_gain or rule not in OWN_RULES:
+    if planned.switch_percent >= BASELINE_PERCENT:
+        return ()
+    return second_phases(identity, workload)
+
+
+def second_phases(identity: ScheduledJob, workload: Workload) -> tuple[Protocols, ...]:
+    """The protocols among which a first run of a job may choose; the usual ones come first."""
+    if identity.workers < 2 or identity.momentum_after_switch not in OWN_RULES:
         return ()
     candidates = [identity.protocols]
     # Local SGD has no other batch, and no table of which a replica has some rows.
     if workload.batch_after_switch == "same" and not trains_rows(workload):
         local = _LOCAL.format(rate=highest_rate(workload, identity.workers))
-        other = trainer.identity(workload, identity.workers, (identity.first_protocol, local))
-        candidates += [other.protocols] if other.momentum_after_switch in EARLY_RULES else []
+        rule = momentum_rule(workload, local)
+        other = Protocols(identity.first_protocol, local, rule)
+        candidates += [other] if rule in EARLY_RULES else []
     return fitting(candidates, identity.workers, identity.total_worker_steps)
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -20,7 +25,9 @@ import pytest
 from benchmarks import (
     choices,
     detector,
+    disturbed,
     evidence,
+    first_trainings,
     guard,
     panel,
     protocols,
@@ -262,16 +269,66 @@ def test_which_one(play: Play, tmp_path: Path) -> None:
     out = play(which_one, *arguments)
     made = [json.loads(line) for line in file.read_text().splitlines() if line]
     fixed = choices.fixed_choices(load_workload("breast-cancer,total_worker_steps=160"))
-    # BSP alone is one of both.
-    assert len(made) == len(choices.GRID) + len(fixed) - 1
+    # BSP alone is one of both, and one is a first training.
+    assert len(made) == len(choices.GRID) + len(fixed)
     assert len({one["key"] for one in made}) == len(made)
     assert all(out.count(f"  {name} ") >= 2 for name in (*fixed, *which_one.RULES))
     assert "BSP                                    100 %: 1.00" in out
+    alone = play(which_one, *arguments, "--from-nothing")
+    named = (which_one.FROM_NOTHING, "BSP ")
+    assert [f"  {name} " in alone for name in named] == [True, False]
     # One that was cut is made again, and no other.
     file.write_text(file.read_text()[:-100])
     assert play(which_one, *arguments) == out
     again = [line for line in file.read_text().splitlines() if line]
     assert [json.loads(line) for line in (*again[:-2], again[-1])] == made
+
+
+@pytest.mark.slow
+def test_first_trainings(play: Play, tmp_path: Path) -> None:
+    file = tmp_path / "made.json"
+    out = play(
+        first_trainings,
+        *("--jobs", "breast-cancer", "--turns", 1, "--workers", 2, "--json", file),
+        *("--chosen-by", 1, "--judged-by", "breast-cancer", "--judged-steps", 60),
+        *("--delay-seconds", 0.005, "--slowdown", 2),
+    )
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        "breast-cancer",
+        "wire, breast-cancer",
+        "worker, breast-cancer",
+    ]
+    made = json.loads(file.read_text())
+    assert Counter(one["situation"] for one in made) == {"none": 2, "wire": 4, "worker": 4}
+    alone = [one for one in made if one["how"] == "bsp"]
+    assert [[phase[:2] for phase in one["phases"]] for one in alone[1:]] == [[["bsp", 60]]] * 2
+    # Each message waits, at least to the worker, for the parameters and with the gradient.
+    assert alone[1]["seconds"] > 60 / 2 * 4 * 0.005
+
+
+def test_a_relay_passes_everything_on_later_and_ends_as_its_ends_do() -> None:
+    content = os.urandom(3_000_000)
+    with socket.create_server(("127.0.0.1", 0)) as target:
+        relay = disturbed.Relay(target.getsockname(), 0.05)
+        with socket.create_connection(relay.address) as here:
+            there, _ = target.accept()
+            start = time.monotonic()
+            sender = threading.Thread(target=here.sendall, args=(content,))
+            sender.start()
+            assert there.recv(1) == content[:1]
+            assert time.monotonic() - start >= 0.05
+            received = bytearray(content[:1])
+            while len(received) < len(content):
+                received += there.recv(1 << 20)
+            assert received == content
+            sender.join()
+            start = time.monotonic()
+            there.sendall(b"back")
+            assert here.recv(9) == b"back"
+            assert time.monotonic() - start >= 0.05
+            there.close()
+            assert here.recv(1) == b""
+        relay.close()
 
 
 @pytest.mark.parametrize("workers", [1, 4])
