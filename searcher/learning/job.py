@@ -303,14 +303,14 @@ class UsedJob:
         )
 
     def bearing(self) -> tuple[tuple[float, float], ...]:
-        """Switch points, and the share of jobs that bear a switch there, before the first run."""
+        """Before the first run: switch points, and the share of jobs that tolerate each."""
         from syncswitch.searcher.strategies.adaptive.guesses import experience_of
 
         experience = self.experience() or experience_of(usual_prior(self._rule), ())
         return tuple((percent, experience.share(percent)) for percent, _ in experience.bearing)
 
     def bearing_likelihood(self) -> Floats:
-        """What its runs say of how early such jobs bear a switch, at the usual switch points."""
+        """What its runs say of how early such jobs tolerate a switch, by usual switch point."""
         usual = replace(self.strategy(), switch_points=AdaptiveStrategy().switch_points, bearing=())
         return Assessment(usual, self.observations, 0).bearing_likelihood()
 

@@ -151,7 +151,7 @@ def _counted_uses(database: Database, policy: TimingPolicy) -> tuple[StoredTrial
 def _experience_of_others(
     database: Database, policy: TimingPolicy
 ) -> Callable[[], Experience | None]:
-    """Reads what the other jobs of a database say of how early such a job bears a switch.
+    """Reads what the other jobs of a database say of how early such a job tolerates a switch.
 
     They count with the same protocols, by their current policy and its uses; of many the newest.
     It is read at the first call, also for copies of a job.

@@ -68,8 +68,8 @@ class Explanation:
         allowed: How much accuracy may be lost, as the policy says it; a `strategy` for later runs
             has the threshold alone.
         own_jobs: Other jobs of the database that the first belief rests on, beside the recorded.
-        bearing: By these, switch points and the share of the jobs that bear a switch there; empty
-            for a strategy without a belief.
+        bearing: By these, switch points and the share of the jobs that tolerate a switch there;
+            empty for a strategy without a belief.
         chosen: What runs found to be the fastest protocols of their cluster, with figures.
     """
 

@@ -396,7 +396,7 @@ def _learning(
 
 
 _LOCAL = "qsr:8:{rate:g}:semi-sync"
-"""Local SGD as a second phase: recorded jobs bear it as early as ASP."""
+"""Local SGD as a second phase: recorded jobs tolerate it as early as ASP."""
 
 
 def _candidates(
@@ -404,8 +404,8 @@ def _candidates(
 ) -> tuple[Protocols, ...]:
     """The second phases of which a first run tries which is the fastest on its cluster.
 
-    They are those that recorded jobs bear as early as this one is to switch. None where the user,
-    an earlier run or a policy says what it is, or the run does not switch.
+    They are those that recorded jobs tolerate as early as this one is to switch. None where the
+    user, an earlier run or a policy says what it is, or the run does not switch.
     """
     trainer = request.trainer
     is_said = request.pair is not None or not planned.is_first_switch

@@ -352,8 +352,8 @@ class PolicyRegistry:
         """
         if not _ALIAS.fullmatch(alias):
             raise PolicyError(
-                f"{alias!r} cannot be an alias; allowed: a small letter, then up to 63 small"
-                f" letters, digits and hyphens, for example pinned",
+                f"{alias!r} cannot be an alias; allowed: a lowercase letter, then up to 63"
+                f" lowercase letters, digits and hyphens, for example pinned",
                 code="parameter-invalid",
             )
 

@@ -62,8 +62,8 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
     With `steps_per_execution` the switch and the end come at the end of an execution.
 
     Without a policy it switches from BSP to ASP at 50 %, as it is unknown how early a training
-    bears the second phase of your strategy. A warning says what is expected of that, and what is
-    not known. Its guard has the training's own validations alone.
+    tolerates the second phase of your strategy. A warning says what is expected of that, and what
+    is not known. Its guard has the training's own validations alone.
 
     The training is guarded: weights and optimizer are kept at the switch. If the loss is not a
     number after it, or validations (`monitor`) leave the policy's `band`, they are restored, and

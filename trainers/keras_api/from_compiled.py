@@ -360,7 +360,7 @@ def from_compiled(
     def built_anew() -> Any:
         made = build()  # type: ignore[misc]  # it is only used where there is a function
         ensure_built(made, inputs)
-        # A compiled model is saved with its loss and metrics, which registered ones alone bear.
+        # A compiled model is saved with its loss and metrics, which only registered ones allow.
         made.compiled = False
         return made
 

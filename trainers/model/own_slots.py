@@ -12,7 +12,7 @@ from syncswitch.trainers.model.steering import Steering
 from syncswitch.trainers.model.updates import PIECE
 
 NOISE_SHARE = 0.5
-"""Share of a gradient's noise in the bound. With 1 some trainings diverge that bear the half."""
+"""Share of a gradient's noise in the bound. With 1 some trainings diverge that do not with half."""
 
 GROWTH = 0.01
 """How much the square of the bound grows with each step that it shortens.

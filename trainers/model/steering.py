@@ -25,13 +25,13 @@ _MOST_VALUES = 1 << 18
 class Steering:
     """Raises a rate as long as the shared parameters move downhill.
 
-    An adaptive optimizer that sees the gradients of single batches keeps the pace of one that saw
-    the mean of n if its rate falls by the root of n, not by n (Malladi et al., "On the SDEs and
-    Scaling Rules for Adaptive Gradient Algorithms", arXiv 2205.10287). Stale gradients may not bear
-    that much. So a worker begins with its usual rate and raises it up to `most` times, while its
-    new gradient says that what all workers have moved since its last one went downhill, and lowers
-    it where they went too far (the sign of the hypergradient of Baydin et al., "Online Learning
-    Rate Adaptation with Hypergradient Descent", arXiv 1703.04782).
+    An adaptive optimizer that sees the gradients of single batches keeps the pace of one that
+    saw the mean of n if its rate falls by the root of n, not by n (Malladi et al., "On the SDEs
+    and Scaling Rules for Adaptive Gradient Algorithms", arXiv 2205.10287). Stale gradients may
+    not allow that much. So a worker begins with its usual rate and raises it up to `most`
+    times, while its new gradient says that what all workers have moved since its last one went
+    downhill, and lowers it where they went too far (the sign of the hypergradient of Baydin et
+    al., "Online Learning Rate Adaptation with Hypergradient Descent", arXiv 1703.04782).
 
     Of long vectors it looks at 262,144 values, evenly spread.
     """

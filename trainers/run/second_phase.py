@@ -35,7 +35,7 @@ _MOST_OF_JOB = 0.02
 _LESS_USUAL = 0.9
 """The share of the first candidate's time that another one needs to be chosen instead.
 
-What it costs in accuracy is less certain: momenta of a rate that is too hot bear no average.
+What it costs in accuracy is less certain: momenta of a rate that is too hot tolerate no average.
 """
 
 _GOOD_ENOUGH = 0.5

@@ -2,8 +2,8 @@
 
 For every switch point a guess says how much accuracy is lost in the mean, how much runs differ,
 and how often one fails. The assumptions are listed at `guesses_at`; they come from a few recorded
-jobs. Which share of jobs bears a switch at which point, and no earlier, is fitted to the jobs in a
-user's database: a beta-binomial at each switch point, whose prior counts as many jobs as were
+jobs. Which share of jobs tolerates a switch at which point, and no earlier, is fitted to the jobs
+in a user's database: a beta-binomial at each switch point, whose prior counts as many jobs as were
 recorded. Each job counts once, however often it was trained, and as far as its runs tell. So one
 odd job moves the shares by an eighth of what it says.
 """
@@ -60,7 +60,7 @@ class Prior:
         owns_momentum: Whether each worker keeps its own momentum after the switch.
         owns_optimizer: Whether that is the momentum, or are other variables, of an optimizer of
             Keras, such as Adam.
-        bearing: Switch points in percent, ascending, and which share of the jobs bears a switch
+        bearing: Switch points in percent, ascending, and which share of the jobs tolerates a switch
             there and no earlier, as a user's own jobs have it; empty for the usual shares.
     """
 
@@ -109,7 +109,7 @@ class Guesses:
         return shares
 
     def bears_from(self, prior: Prior) -> NDArray[np.intp]:
-        """(P,) index of the earliest switch point from which on the job bears a switch.
+        """(P,) index of the earliest switch point from which on the job tolerates a switch.
 
         It does where runs keep the accuracy in at most 5 of 100 cases fewer than without a switch.
         """
@@ -277,12 +277,12 @@ class Experience:
     bearing: tuple[tuple[float, float], ...]
 
     def share(self, percent: float) -> float:
-        """The share of the jobs that bear a switch at a point, and at all later ones."""
+        """The share of the jobs that tolerate a switch at a point, and at all later ones."""
         return sum(share for at, share in self.bearing if at <= percent)
 
 
 def shares_of(prior: Prior, guesses: Guesses, weights: Floats) -> Floats:
-    """(m,) weight of the guesses that bear a switch at each point and no earlier."""
+    """(m,) weight of the guesses that tolerate a switch at each point and no earlier."""
     counted = np.bincount(guesses.bears_from(prior), weights, len(prior.grid))
     return counted.astype(np.float64)
 
@@ -296,7 +296,7 @@ def usual_shares(prior: Prior) -> Floats:
 
 
 def likelihood_of(prior: Prior, guesses: Guesses, weights: Floats) -> Floats:
-    """(m,) how much likelier the runs of a job are where it bears a switch at each point.
+    """(m,) how much likelier the runs of a job are where it tolerates a switch at each point.
 
     The guesses are those that the runs have left, with their weights.
     """

@@ -357,7 +357,7 @@ class Assessment:
         )
 
     def bearing_likelihood(self) -> Floats:
-        """(m,) what the runs say of how early the job bears a switch, see `likelihood_of`."""
+        """(m,) what the runs say of how early the job tolerates a switch, see `likelihood_of`."""
         from syncswitch.searcher.strategies.adaptive.guesses import likelihood_of
 
         belief = self._outlook.belief
@@ -442,8 +442,8 @@ class Assessment:
         """The switch point of the next use while there is no target to compare with.
 
         A run of the first protocol alone is one more purchase: it costs a training, and from then
-        on a guard sees more and each run teaches what it lost. Without a threshold there are
-        several to be bought.
+        on a guard sees more and each run teaches what it lost. Without a threshold
+        several are needed.
         """
         times, uses = self._outlook.untargeted_times, self._runs_to_come
         best = min(range(len(self._grid)), key=lambda index: times[index])
