@@ -38,7 +38,8 @@ LEARNT = "learning-"
 # a threshold a guard sees little, so the switch is later.
 _OWN = 6.25, Promise(0.992, 0.823, 0.871, 0.924, 0.3788)
 _OWN_WITHOUT_THRESHOLD = 12.5, Promise(0.9999, 0.855, 0.862, 0.924, 0.3982)
-_OWN_OPTIMIZER = 25.0, Promise(1.0, 0.768, 0.773, 0.848, 0.4925)  # seen as little with one
+_OWN_OPTIMIZER = 25.0, Promise(1.0, 0.768, 0.794, 0.848, 0.5247)
+_OWN_OPTIMIZER_WITHOUT_THRESHOLD = 25.0, Promise(1.0, 0.768, 0.773, 0.848, 0.4925)
 _ANY = 50.0, Promise(0.950, 0.792, 0.892, 0.947, 0.7054)
 _ANY_WITHOUT_THRESHOLD = 75.0, Promise(0.9999, 0.865, 0.891, 0.947, 0.8351)
 
@@ -73,7 +74,7 @@ def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = Non
     if identity.momentum_after_switch in (OWN_MOMENTUM, SEMI_SYNC):
         expected = _OWN if threshold else _OWN_WITHOUT_THRESHOLD
     elif identity.momentum_after_switch == OWN_OPTIMIZER:
-        expected = _OWN_OPTIMIZER
+        expected = _OWN_OPTIMIZER if threshold else _OWN_OPTIMIZER_WITHOUT_THRESHOLD
     usual, promise = expected
     is_usual = switch_percent in (None, usual)
     return TimingPolicy(

@@ -28,11 +28,7 @@ ALARMED_AFTER = 0.6
 """Share of the second protocol's steps after which a guard sees that a switch failed."""
 
 NOTICED_BY_ITSELF = 0.8
-"""Share of the runs which lose `LOST` or more that their own evaluations show; else none.
-
-None where each worker has an optimizer of Keras of its own: of the panel's 25 runs that lose two
-thresholds or more they showed none (`benchmarks.guard --panel`).
-"""
+"""Share of the runs which lose `LOST` or more that their own evaluations show; else none."""
 
 FALSE_ALARMS = 0.02
 """Share of good runs that their own evaluations send back."""

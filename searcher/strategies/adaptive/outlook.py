@@ -156,8 +156,7 @@ class Outlook:
         from scipy.special import ndtr
 
         guesses, beta = self.belief.guesses, self.belief.prior.threshold
-        sees_nothing = self.is_blind or self.belief.prior.owns_optimizer
-        noticed_share = 0.0 if sees_nothing else NOTICED_BY_ITSELF
+        noticed_share = 0.0 if self.is_blind else NOTICED_BY_ITSELF
         octaves = math.log(self.belief.prior.largest_loss / beta)
         plain = 1 - math.log(LOST) / octaves if octaves > math.log(LOST) else 0.0
         usual = 1 - ndtr((LOST * beta - guesses.losses) / guesses.spread)
