@@ -40,8 +40,12 @@ class StepTimes:
         waits = max(0.0, len(self.compute) * step_seconds - compute - self.exchange)
         return (
             f"of a round a worker computes {compute:.3g} s, sends and receives"
-            f" {self.exchange:.3g} s and waits {waits:.3g} s"
+            f" {_to_microseconds(self.exchange):.3g} s and waits {_to_microseconds(waits):.3g} s"
         )
+
+
+def _to_microseconds(seconds: float) -> float:
+    return round(seconds, 6)  # differences of times are never quite 0
 
 
 class LastSteps:

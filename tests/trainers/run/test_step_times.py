@@ -43,3 +43,7 @@ def test_of_a_round_the_rest_is_waiting() -> None:
     said = "of a round a worker computes 2.5 s, sends and receives 0.5 s and waits 2 s"
     assert StepTimes((1.0, 4.0), 0.5).text(2.5) == said
     assert StepTimes((1.0, 4.0), 0.5).text(1.0).endswith("waits 0 s")
+
+
+def test_what_is_sent_for_free_takes_no_time_at_all() -> None:
+    assert "sends and receives 0 s" in StepTimes((1.0, 4.0), 1.6e-15).text(2.5)
