@@ -48,8 +48,11 @@ def first_policy(
     if use is None or is_disturbed:
         return None
     check_use(use)
-    guard, began, accuracy = record.guard, record.spec.switch_percent, record.converged_accuracy
-    held = began if guard is None or guard.held_percent is None else guard.held_percent
+    began, held, accuracy = (
+        record.spec.switch_percent,
+        record.held_percent,
+        record.converged_accuracy,
+    )
     steps, phases, diverged = identity.total_worker_steps, record.phases, record.diverged
     shown = shown_percent(held, identity.first_protocol, phases if diverged else ())
     cost = TrialCost(
@@ -57,7 +60,7 @@ def first_policy(
         first_seconds=seconds_at_pace(phases, identity.first_protocol, steps),
         second_seconds=seconds_at_pace(phases, identity.second_protocol, steps),
     )
-    tried = tried_switches(() if guard is None else guard.failed, steps)
+    tried = tried_switches(record.failed, steps)
     trained = Observation(shown, accuracy, diverged, cost=cost)
     lessons = lessons_of(trained, 0, record.spec.seed, tried)
     before = record.spec.band or begins_from

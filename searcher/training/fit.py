@@ -246,18 +246,14 @@ def _chosen(
 def _outcome(record: FitRecord) -> str:
     if record.diverged:
         return "the training diverged, and the model has the values that it had before"
-    guard, percent = record.guard, record.spec.switch_percent
-    failed = () if guard is None else guard.failed
-    held = percent if guard is None or guard.held_percent is None else guard.held_percent
-    if guard is not None and failed and guard.held_percent is None:
-        held = BASELINE_PERCENT
-    lost = 0.0 if guard is None else guard.lost_seconds
+    guard = record.guard
+    was_ended = guard is not None and guard.failed and guard.held_percent is None
     text = end_text(
         record.spec.identity,
-        failed,
-        held,
+        record.failed,
+        BASELINE_PERCENT if was_ended else record.held_percent,
         record.phases,
-        lost,
+        0.0 if guard is None else guard.lost_seconds,
         is_watched=record.spec.band is not None,
     )
     return f"{text}; {record.logged} {record.value_text}"

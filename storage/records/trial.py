@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from syncswitch.storage.records.flat import nested
-from syncswitch.storage.records.guard import Band, GuardOutcome, later_switch_points
+from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome, later_switch_points
 from syncswitch.storage.records.job import Protocols, RunConditions, ScheduledJob
 
 CONVERGENCE_EVALUATIONS = 5
@@ -240,3 +240,14 @@ class TrialRecord:
     def paid_seconds(self) -> float:
         """Training time that this run itself cost."""
         return self.training_seconds - self.inherited_seconds
+
+    @property
+    def failed(self) -> tuple[FailedSwitch, ...]:
+        """The switches from which its guard sent it back, in their order."""
+        return () if self.guard is None else self.guard.failed
+
+    @property
+    def held_percent(self) -> float:
+        """The switch with which it came to its end; that with which it began if it is unknown."""
+        held = None if self.guard is None else self.guard.held_percent
+        return self.spec.switch_percent if held is None else held

@@ -105,13 +105,13 @@ def _check_spec(record: TrialRecord) -> None:
     _check("total_worker_steps", identity.total_worker_steps, 1, 2**63 - 1)
     if record.guard is not None:
         held = record.guard.held_percent
-        for percent in (*(one.switch_percent for one in record.guard.failed), held):
+        for percent in (*(one.switch_percent for one in record.failed), held):
             if percent is not None:
                 _check("switch_percent", percent, 0, 100)
 
 
 def _check_times(record: TrialRecord) -> None:
-    failed = record.guard.failed if record.guard else ()
+    failed = record.failed
     trained = record.training_seconds
     shortest = 0.0 if record.diverged else SHORTEST_SECONDS
     _check("training_seconds", trained, shortest, LONGEST_SECONDS)
@@ -166,7 +166,7 @@ def _check_steps(record: TrialRecord) -> None:
             if count is not None:
                 _check("staleness of a phase", count, 0, LARGEST_INTEGER)
     places = [one.worker_step for one in record.events]
-    places += [one.worker_step for one in record.guard.failed] if record.guard else []
+    places += [one.worker_step for one in record.failed]
     for step in places:
         _check("worker_step of an event", step, 0, largest)
 
@@ -185,7 +185,7 @@ def _check_accuracies(record: TrialRecord) -> None:
     metric = record.spec.identity.decided_by
     tests: tuple[Evaluation, ...] = (*record.spec.inherited_evaluations, *record.evaluations)
     accuracies = [one.accuracy for one in tests]
-    failed = record.guard.failed if record.guard else ()
+    failed = record.failed
     measured = [*accuracies, *(one.accuracy for one in failed if one.accuracy is not None)]
     for accuracy in measured:
         _check_accuracy(metric, accuracy)

@@ -105,7 +105,7 @@ def result_values(record: TrialRecord) -> dict[str, Any]:
 
 def add_parts(connection: Connection, trial_id: int, record: TrialRecord) -> None:
     """Adds the phases, failed switches, events and evaluations of a run to its trial."""
-    failed = record.guard.failed if record.guard else ()
+    failed = record.failed
     tables: dict[Table, Sequence[Any]]
     tables = {PHASES: record.phases, FAILED_SWITCHES: failed, EVENTS: record.events}
     for table, parts in tables.items():

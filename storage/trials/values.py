@@ -173,7 +173,7 @@ def storable_text(text: str) -> str:
 
 def check_times(record: TrialRecord) -> None:
     """Raises FatalError for a time that is not finite: PostgreSQL would store it, SQLite not."""
-    failed = record.guard.failed if record.guard else ()
+    failed = record.failed
     times = [
         record.training_seconds,
         record.inherited_seconds,
