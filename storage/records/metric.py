@@ -45,7 +45,29 @@ WORST = -1e30
 """Accuracy of a run that measured none, for a metric without a worst value."""
 
 _LARGE, _SMALL = 100.0, 0.01
-_ENDS = {"lower_": "upper_", "upper_": "lower_", "low_": "high_", "high_": "low_"}
+
+VALUE_NAMES: Mapping[str, str] = {
+    "accuracy": "value",
+    "converged_accuracy": "converged_value",
+    "final_accuracy": "final_value",
+    "high_accuracy": "high_value",
+    "low_accuracy": "low_value",
+    "lower_accuracy": "lower_value",
+    "mean_accuracy": "mean_value",
+    "mean_final_accuracy": "mean_final_value",
+    "plateau_accuracy": "plateau_value",
+    "target_accuracy": "target_value",
+    "upper_accuracy": "upper_value",
+}
+"""The columns that hold accuracies, and those beside them with values in the metric's unit."""
+
+# Where less is better, the lower end of an interval of values is the upper end of accuracies.
+_OTHER_ENDS = {
+    "high_accuracy": "low_accuracy",
+    "low_accuracy": "high_accuracy",
+    "lower_accuracy": "upper_accuracy",
+    "upper_accuracy": "lower_accuracy",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,19 +197,15 @@ class Metric:
     def with_values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Adds the metric's own values to a row for programs, beside its accuracies.
 
-        `mean_value` stands beside `mean_accuracy`, `value` beside `accuracy`. If less is better,
-        the lower end of an interval of values is the upper end of that of the accuracies.
+        See `VALUE_NAMES`.
         """
         values = dict(row)
         if "accuracies" in row:
             values["values"] = [self.value(one) for one in row["accuracies"]]
-        for name, accuracy in row.items():
-            if not _is_accuracy(name, accuracy):
-                continue
-            start = name.removesuffix("accuracy")
-            if self.is_less_better and start in _ENDS:
-                accuracy = row[f"{_ENDS[start]}accuracy"]
-            values[f"{start}value"] = None if accuracy is None else self.value(accuracy)
+        for name in (one for one in row if one in VALUE_NAMES):
+            is_turned = self.is_less_better and name in _OTHER_ENDS
+            accuracy = row[_OTHER_ENDS[name] if is_turned else name]
+            values[VALUE_NAMES[name]] = None if accuracy is None else self.value(accuracy)
         return values
 
     def document(self, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,7 +216,7 @@ class Metric:
         return {
             name: self._part(value)
             for name, value in self.with_values(content).items()
-            if not (self.is_less_better and (name == "accuracies" or _is_accuracy(name, value)))
+            if not (self.is_less_better and (name == "accuracies" or name in VALUE_NAMES))
         }
 
     def _part(self, content: Any) -> Any:
@@ -259,11 +277,6 @@ def possible_accuracy(accuracy: float, limits: AccuracyRange) -> float:
     least, largest = limits
     accuracy = accuracy if least is None else max(least, accuracy)
     return accuracy if largest is None else min(largest, accuracy)
-
-
-def _is_accuracy(name: str, value: Any) -> bool:
-    """Whether this entry of a row is an accuracy, and neither a spread nor a judgement."""
-    return name.endswith("accuracy") and name != "sd_accuracy" and not isinstance(value, bool)
 
 
 def metric_name(description: str | None) -> str:

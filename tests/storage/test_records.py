@@ -8,7 +8,11 @@ from dataclasses import asdict
 
 import pytest
 
-from syncswitch.storage.records.flat import flat
+from syncswitch.storage.columns import TrialFacts
+from syncswitch.storage.queries.policies import PolicyUseFacts
+from syncswitch.storage.queries.run_rows import EvaluationFacts
+from syncswitch.storage.queries.summaries import SwitchPointStatistics
+from syncswitch.storage.records.flat import columns, flat
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand, later_switch_points
 from syncswitch.storage.records.job import (
     OWN_MOMENTUM,
@@ -17,7 +21,8 @@ from syncswitch.storage.records.job import (
     protocol_label,
     protocol_text,
 )
-from syncswitch.storage.records.metric import WORST, Metric, metric_name
+from syncswitch.storage.records.metric import VALUE_NAMES, WORST, Metric, metric_name
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from tests.identities import GENERATED, UNRECORDED
 from tests.records import changed
 
@@ -115,6 +120,17 @@ def test_values_are_shown_in_their_unit() -> None:
     assert ERROR.text(-0.00012345) == "0.000123 km"
     assert [Metric().text(0.001), ERROR.text(0.0)] == ["0.0010", "0.0000 km"]
     assert [ERROR.range_text, Metric().range_text] == ["0 or more", "from 0 to 1"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [TrialFacts, TimingPolicy, Evidence, SwitchPointStatistics, PolicyUseFacts, EvaluationFacts],
+)
+def test_each_column_of_an_accuracy_has_one_of_values(record: type) -> None:
+    accuracies = {one.name for one in columns(record) if one.kind is float} - {"sd_accuracy"}
+    accuracies = {name for name in accuracies if name.endswith("accuracy")}
+    assert accuracies
+    assert accuracies <= VALUE_NAMES.keys()
 
 
 NEGATED = ("mean_accuracy", "lower_accuracy", "upper_accuracy", "target_accuracy", "accuracies")
