@@ -78,7 +78,7 @@ class RunLog:
         self._started_at = datetime.now(timezone.utc)
         self.guarding = Guarding(spec)
         self._second = SecondPhase(spec)
-        self._watched: Segment | None = None  # of the second phase, while it may be left
+        self._watched: Segment | None = None  # the one that is timed
         self._counted = (0, 0.0)  # worker-steps and training time that it has been told of
         self._observing = threading.Lock()
         self.position = Position(next_test=self._evaluation_after(0))
@@ -264,14 +264,15 @@ class RunLog:
         """The segment to train next; see `schedule.next_segment`."""
         plan = self.guarding.plan
         segment = next_segment(plan, self.done, self.first_protocol_done, is_detour=is_detour)
-        if segment is None or is_detour or self.is_before_switch or not self._second.is_on:
+        if segment is None or is_detour or not self._second.is_on:
             return segment
-        was_chosen = self._second.reason
-        segment = self._second.of(segment, self.position.phases, self._evaluations)
-        if self._second.reason != was_chosen:
-            if self._second.is_first_alone:
-                self.guarding.stay()
-            self.add_event(self._chosen_event(self.done, self.elapsed_seconds))
+        if not self.is_before_switch:
+            was_chosen = self._second.reason
+            segment = self._second.of(segment)
+            if self._second.reason != was_chosen:
+                if self._second.is_first_alone:
+                    self.guarding.stay()
+                self.add_event(self._chosen_event(self.done, self.elapsed_seconds))
         self._watched, self._counted = segment, (self.done, self.elapsed_seconds)
         return segment
 

@@ -9,12 +9,12 @@ are steps of the training like any other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from syncswitch.storage.records.job import Protocols, protocol_text
-from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import Segment
 from syncswitch.trainers.run.step_times import LastSteps, StepTimes
 from syncswitch.trainers.run.trials import (
@@ -26,7 +26,6 @@ from syncswitch.trainers.run.trials import (
     fitting,
     is_replica,
     least_trial,
-    pace_of,
 )
 
 _MOST_OF_JOB = 0.02
@@ -81,7 +80,9 @@ class SecondPhase:
     _watch: Watch | None = None
 
     def __post_init__(self) -> None:
-        self.last_steps = LastSteps(self.spec.identity.workers)
+        workers = self.spec.identity.workers
+        self.last_steps = LastSteps(workers)
+        self._first_trial = _first_trial(workers)
 
     @property
     def is_on(self) -> bool:
@@ -115,15 +116,11 @@ class SecondPhase:
     def _first(self) -> str:
         return self.spec.identity.first_protocol
 
-    def of(
-        self, segment: Segment, phases: Sequence[PhaseRecord], evaluations: Sequence[Evaluation]
-    ) -> Segment:
-        """The segment that follows the switch, which may be a trial.
-
-        `phases` and `evaluations` are those of the run so far.
-        """
+    def of(self, segment: Segment) -> Segment:
+        """The segment that follows the switch, which may be a trial."""
         if self.chosen is None and not self._trials:
-            self.first_step_seconds = pace_of(phases, evaluations)
+            if self._first_trial.is_over:
+                self.first_step_seconds = self._first_trial.step_seconds
             self.first_times = self.last_steps.times()
             self._plan(segment)
         name, trial = self._due()
@@ -154,7 +151,10 @@ class SecondPhase:
         return "", None
 
     def add(self, protocol: str, steps: int, seconds: float) -> bool:
-        """Counts steps after the switch; whether the segment is to end with them."""
+        """Counts steps; whether the segment is to end with them."""
+        if self.chosen is None and not self._trials:
+            self._first_trial.add(steps, seconds)
+            return False
         if self._again:
             if (trial := self._again.get(protocol)) is not None:
                 trial.add(steps, seconds)
@@ -180,11 +180,12 @@ class SecondPhase:
             "chosen": self.chosen,
             "reason": self.reason,
             "first_step_seconds": self.first_step_seconds,
+            "first_trial": _written(self._first_trial),
             "first_times": None if self.first_times is None else asdict(self.first_times),
             "second": self.second,
             "looks": self.looks,
-            "trials": _written(self._trials),
-            "again": _written(self._again),
+            "trials": {name: _written(one) for name, one in self._trials.items()},
+            "again": {name: _written(one) for name, one in self._again.items()},
             "slow_seconds": self._slow_seconds,
             "trial_steps": self._trial_steps,
         }
@@ -197,8 +198,11 @@ class SecondPhase:
             self.first_times = StepTimes(tuple(times["compute"]), times["exchange"])
         self.second = history.get("second", None if self.is_first else self.chosen)
         self.looks = history.get("looks", 0)
-        self._trials = _read(history["trials"])
-        self._again = _read(history.get("again", {}))
+        if "first_trial" in history:
+            self._first_trial = Trial(*history["first_trial"])
+        self._trials = {name: Trial(*values) for name, values in history["trials"].items()}
+        again = history.get("again", {})
+        self._again = {name: Trial(*values) for name, values in again.items()}
         self._slow_seconds = history.get("slow_seconds", 0.0)
         self._trial_steps = history.get("trial_steps", 0)
 
@@ -353,7 +357,7 @@ class SecondPhase:
         room = MOST_IN_ALL * total - self._trial_steps
         step_seconds = self.first_step_seconds or self._slow_seconds
         wanted = min(LEAST_SECONDS / step_seconds, _MOST_OF_JOB * total)
-        found = {self._first: Trial(workers, workers, LATER_STEPS * workers)}
+        found = {self._first: _first_trial(workers)}
         found[self._first].lengthen(wanted - found[self._first].steps)
         room -= found[self._first].end
         for protocols in self.spec.candidates:
@@ -384,12 +388,10 @@ class SecondPhase:
             self._say("goes on", "as nothing else is faster by now", paces)
 
 
-def _written(trials: Mapping[str, Trial]) -> dict[str, list[float]]:
-    return {
-        name: [one.unit, one.warm_steps, one.steps, one.done, one.seconds]
-        for name, one in trials.items()
-    }
+def _first_trial(workers: int) -> Trial:
+    """The steps of the first protocol by which it is timed; before the switch there are more."""
+    return Trial(workers, 2 * workers, LATER_STEPS * workers)
 
 
-def _read(trials: Mapping[str, Sequence[Any]]) -> dict[str, Trial]:
-    return {name: Trial(*values) for name, values in trials.items()}
+def _written(trial: Trial) -> list[float]:
+    return [trial.unit, trial.warm_steps, trial.steps, trial.done, trial.seconds]

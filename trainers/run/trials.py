@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from syncswitch.storage.records.job import Protocols
-from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 
 LEAST_SECONDS = 0.3
@@ -85,22 +84,6 @@ def least_trial(protocol: str, workers: int) -> Trial:
     if choice.exchange is Exchange.REPLICA:
         return Trial(unit, unit, _LOCAL_PERIODS * unit)
     return Trial(unit, 2 * unit, _PUSH_STEPS * unit)
-
-
-def pace_of(phases: Sequence[PhaseRecord], evaluations: Sequence[Evaluation]) -> float | None:
-    """The seconds of a worker-step of the first phase; None without one.
-
-    Those before its first test are left out, if there is one: in them functions are compiled.
-    """
-    if not phases:
-        return None
-    first = phases[0]
-    steps, seconds = first.end_worker_step - first.start_worker_step, first.seconds
-    for test in evaluations[:1]:
-        if first.start_worker_step < test.worker_step < first.end_worker_step:
-            steps = first.end_worker_step - test.worker_step
-            seconds -= test.elapsed_seconds
-    return max(0.0, seconds) / steps if steps else None
 
 
 @dataclass

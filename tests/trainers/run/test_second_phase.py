@@ -9,7 +9,7 @@ import pytest
 
 from syncswitch.storage.records.guard import Band, GuardOutcome
 from syncswitch.storage.records.job import Protocols
-from syncswitch.storage.records.trial import Evaluation, TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import StalenessCount
 from tests.records import changed
@@ -170,11 +170,8 @@ def test_nothing_is_tried_where_bsp_waits_for_nobody_and_sends_for_free() -> Non
 
 def test_what_the_first_steps_took_to_compile_does_not_count() -> None:
     log = log_of(spec_of(ASP))
-    segment = log.next_segment()
-    assert segment is not None
-    log.add_evaluation(Evaluation(100, 9.0, 0.5, 1.0))
-    log.add_phase(segment, 252, 9.0 + 152 * 0.01, StalenessCount())
-    assert trained(log, {"bsp": 0.01, "asp": 0.011})[-1] == "bsp 292-4000"
+    paces: Paces = {"bsp": lambda done: 5.0 if done < 2 * N else 0.01, "asp": 0.011}
+    assert trained(log, paces)[-1] == "bsp 292-4000"
     assert "0.011 s in ASP, 0.01 s in BSP" in log.record().events[-2].reason
 
 
@@ -237,9 +234,9 @@ def test_a_phase_that_becomes_slower_than_bsp_is_left_for_it(spec: TrialSpec) ->
     assert stretches == [
         "bsp 0-252",
         f"asp 252-{left}",
-        f"bsp {left}-{left + 4}",
-        f"bsp {left + 4}-{left + 20}",
-        f"bsp {left + 20}-4000",
+        f"bsp {left}-{left + 8}",
+        f"bsp {left + 8}-{left + 24}",
+        f"bsp {left + 24}-4000",
     ]
     record = log.record()
     assert record.events[-1].kind == "chosen"
@@ -266,7 +263,7 @@ def test_a_phase_goes_on_where_bsp_is_slower_by_now_as_well() -> None:
     log = log_of(later())
     stretches = trained(log, paces)
     left = int(stretches[1].rpartition("-")[2])
-    assert stretches[4:] == [f"asp {left + 20}-4000"]
+    assert stretches[4:] == [f"asp {left + 24}-4000"]
     record = log.record()
     assert record.events[-2].reason == (
         "ASP goes on, as nothing else is faster by now: a worker-step takes 0.03 s in ASP, 0.06 s"
@@ -297,11 +294,11 @@ def test_another_candidate_is_taken_where_it_is_the_fastest_by_now() -> None:
     stretches = trained(log, paces)
     left = int(stretches[1].rpartition("-")[2])
     assert stretches[2:] == [
-        f"bsp {left}-{left + 4}",
-        f"bsp {left + 4}-{left + 20}",
-        f"{LOCAL_NAME} {left + 20}-{left + 52}",
-        f"{LOCAL_NAME} {left + 52}-{left + 116}",
-        f"{LOCAL_NAME} {left + 116}-4000",
+        f"bsp {left}-{left + 8}",
+        f"bsp {left + 8}-{left + 24}",
+        f"{LOCAL_NAME} {left + 24}-{left + 56}",
+        f"{LOCAL_NAME} {left + 56}-{left + 120}",
+        f"{LOCAL_NAME} {left + 120}-4000",
     ]
     assert log.record().spec.identity.protocols == LOCAL
 

@@ -14,6 +14,7 @@ from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.trainer import Trainer
 from tests.trainers.final import assert_bitwise_equal, train_to_end
 from tests.trainers.guard_contract import STRICT, GuardContract
@@ -26,6 +27,7 @@ LONGER = replace(BRIEF, total_worker_steps=483)
 
 class TestGuardedRuns(GuardContract):
     is_repeatable = True
+    slow = "slowdown=20"
 
     spec_of = staticmethod(spec_of)
 
@@ -47,6 +49,22 @@ def test_after_an_alarm_no_straggler_makes_it_leave_the_first_protocol(
     seconds = sum(phase.seconds for phase in record.phases)
     assert record.guard is not None
     assert record.training_seconds == pytest.approx(seconds + record.guard.lost_seconds)
+
+
+def test_asp_is_left_for_bsp_where_updates_take_longest(make_trainer: Callable[..., Any]) -> None:
+    """A round is one update, and every gradient of ASP is one."""
+    profile = ClusterProfile(compute_seconds=0.01, apply_seconds=0.1)
+    job = replace(BRIEF, total_worker_steps=1000)
+    spec = spec_of(job, 4, 6.25, profile=profile, band=Band(None, 0.01))
+    record = make_trainer(job, 4, profile).train(replace(spec, leaves_slow=True))
+    assert [phase.protocol for phase in record.phases] == ["bsp", "asp", "bsp"]
+    assert record.phases[1].end_worker_step - record.phases[1].start_worker_step <= 100
+    assert record.events[-1].reason == (
+        "BSP does the rest, as ASP is slower by now: a worker-step takes 0.1 s in ASP, 0.0275 s in"
+        " BSP"
+    )
+    alone = make_trainer(job, 4, profile).train(spec_of(job, 4, 100.0, profile=profile))
+    assert record.training_seconds < 1.3 * alone.training_seconds
 
 
 PERCENTS = (20.0, 40.0, 45.0, 70.0, 100.0)
