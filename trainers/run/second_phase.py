@@ -303,8 +303,7 @@ class SecondPhase:
         )
         first = paces.get(self._first)
         if self.first_times is not None and first is not None:
-            text = self.first_times.text(first)
-            self.reason += f"; in {protocol_text(self._first)} {text}"
+            self.reason += f"; {self.first_times.text(protocol_text(self._first), first)}"
 
     def _begin_watch(self) -> None:
         if self.chosen is None or self.is_first:

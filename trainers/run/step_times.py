@@ -34,13 +34,14 @@ class StepTimes:
         """Of a worker-step where all wait for the slowest, and sending is free."""
         return max(self.compute) / len(self.compute)
 
-    def text(self, step_seconds: float) -> str:
-        """Where the time of a round goes whose worker-steps take so long, as a clause."""
+    def text(self, protocol: str, step_seconds: float) -> str:
+        """Where the time of a protocol's rounds goes, a worker-step of which takes so long."""
         compute = statistics.fmean(self.compute)
         waits = max(0.0, len(self.compute) * step_seconds - compute - self.exchange)
         return (
-            f"of a round a worker computes {compute:.3g} s, sends and receives"
-            f" {_to_microseconds(self.exchange):.3g} s and waits {_to_microseconds(waits):.3g} s"
+            f"in a round of {protocol} a worker computes for {compute:.3g} s, sends and receives"
+            f" for {_to_microseconds(self.exchange):.3g} s and waits for"
+            f" {_to_microseconds(waits):.3g} s"
         )
 
 

@@ -130,8 +130,14 @@ def test_local_sgd_is_not_tried_where_computing_takes_all_of_asps_time() -> None
     compute = dict.fromkeys(range(N), 0.03)
     log = log_of(spec_of(ASP, LOCAL))
     assert trained(log, paces, compute=compute)[-1] == f"{LOCAL_NAME} 388-4000"
-    said = "of a round a worker computes 0.03 s, sends and receives 0.001 s and waits 0.041 s"
-    assert log.record().events[-1].reason.endswith(f"in BSP {said}")
+    assert (
+        log.record()
+        .events[-1]
+        .reason.endswith(
+            "; in a round of BSP a worker computes for 0.03 s, sends and receives for 0.001 s and"
+            " waits for 0.041 s"
+        )
+    )
 
 
 def test_what_sends_seldom_is_tried_first_where_sending_takes_most() -> None:
@@ -161,8 +167,8 @@ def test_nothing_is_tried_where_bsp_waits_for_nobody_and_sends_for_free() -> Non
     assert record.guard == GuardOutcome(100.0, ())
     assert [one.reason for one in record.events] == [
         "BSP does the rest, as nothing else can be a tenth faster here: a worker-step takes 0.01 s"
-        " in BSP; in BSP of a round a worker computes 0.0361 s, sends and receives 0.001 s and"
-        " waits 0.0029 s"
+        " in BSP; in a round of BSP a worker computes for 0.0361 s, sends and receives for 0.001 s"
+        " and waits for 0.0029 s"
     ]
     compute = dict.fromkeys(range(N), 0.0359)
     assert trained(log_of(spec_of(ASP, LOCAL)), paces, compute=compute)[1] == "asp 252-4000"

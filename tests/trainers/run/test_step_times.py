@@ -40,10 +40,12 @@ def test_what_a_worker_step_takes_at_least() -> None:
 
 
 def test_of_a_round_the_rest_is_waiting() -> None:
-    said = "of a round a worker computes 2.5 s, sends and receives 0.5 s and waits 2 s"
-    assert StepTimes((1.0, 4.0), 0.5).text(2.5) == said
-    assert StepTimes((1.0, 4.0), 0.5).text(1.0).endswith("waits 0 s")
+    assert StepTimes((1.0, 4.0), 0.5).text("BSP", 2.5) == (
+        "in a round of BSP a worker computes for 2.5 s, sends and receives for 0.5 s and waits for"
+        " 2 s"
+    )
+    assert StepTimes((1.0, 4.0), 0.5).text("BSP", 1.0).endswith("waits for 0 s")
 
 
 def test_what_is_sent_for_free_takes_no_time_at_all() -> None:
-    assert "sends and receives 0 s" in StepTimes((1.0, 4.0), 1.6e-15).text(2.5)
+    assert "sends and receives for 0 s" in StepTimes((1.0, 4.0), 1.6e-15).text("BSP", 2.5)
