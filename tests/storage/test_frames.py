@@ -239,7 +239,11 @@ def test_policies_are_those_of_the_registry(filled: Database) -> None:
 # What a plain install has: nothing that only extras bring.
 PLAIN = """
 import sys
-sys.modules["pyarrow"] = None
+class NotInstalled:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "pyarrow":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NotInstalled)
 from syncswitch.storage import frames
 for name in frames.COLUMNS:
     given = {"target_accuracy": 0.5} if name == "time_to_accuracy" else {}

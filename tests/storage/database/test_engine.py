@@ -30,14 +30,16 @@ pytestmark = both_databases
 
 
 def test_optuna_and_we_share_one_database(url: str) -> None:
-    optuna.create_study(storage=url, study_name="first").add_trial(
+    # Without the name of a driver SQLAlchemy 2.0 would take another one.
+    storage = driver_url(url)
+    optuna.create_study(storage=storage, study_name="first").add_trial(
         optuna.trial.create_trial(value=1.0)
     )
     with pytest.raises(DatabaseError, match="no results of syncswitch yet"):
         open_database(url, create=False)
     open_database(url, create=True).close()
-    assert len(optuna.load_study(storage=url, study_name="first").trials) == 1
-    optuna.create_study(storage=url, study_name="second")
+    assert len(optuna.load_study(storage=storage, study_name="first").trials) == 1
+    optuna.create_study(storage=storage, study_name="second")
     open_database(url, create=False).close()
 
 
