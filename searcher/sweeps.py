@@ -418,6 +418,6 @@ def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:
     except ValueError:
         points = ()
     if not (0 < len(points) <= _MOST_POINTS and all(0 <= point <= 100 for point in points)):
-        needed = f"give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0"
+        needed = f"give 1 to {_MOST_POINTS} percentages from 0 to 100, such as 100,50,0"
         raise UserError(needed, parameter="at", value=text)
     return points

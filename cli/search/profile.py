@@ -243,7 +243,7 @@ def _percent(text: str) -> float:
         value = -1.0
     if not 0 <= value <= 100:
         raise UserError(
-            f"--at holds {text.strip()!r}: give percents from 0 to 100, as in 100,50,0",
+            f"--at holds {text.strip()!r}: give percentages from 0 to 100, as in 100,50,0",
             code="parameter-invalid",
         )
     return value

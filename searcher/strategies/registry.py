@@ -85,7 +85,7 @@ def switch_points_of(text: str, halvings: int) -> tuple[float, ...]:
     percents.discard(100.0)
     if not (0 < len(percents) <= _MOST_POINTS and all(0 < percent < 100 for percent in percents)):
         raise UserError(
-            f"give halving, fine, or 1 to {_MOST_POINTS} percents above 0 and below 100, such as"
+            f"give halving, fine, or 1 to {_MOST_POINTS} percentages above 0 and below 100, such as"
             " 75,50,40,30",
             parameter="switch_points",
             value=text,

@@ -223,8 +223,8 @@ def check_job(spec: TrialSpec, own: ScheduledJob) -> None:
     row = (least, *percents, 100.0)
     if percents and any(not before < after for before, after in itertools.pairwise(row)):
         raise UserError(
-            f"switches after a failed one are {list(percents)}: give percents above {least:g} and"
-            " below 100, each above the one before",
+            f"switches after a failed one are {list(percents)}: give percentages above {least:g}"
+            " and below 100, each above the one before",
             code="parameter-invalid",
         )
 
