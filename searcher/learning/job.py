@@ -18,14 +18,14 @@ from syncswitch.searcher.strategies.adaptive.strategy import (
     Assessment,
 )
 from syncswitch.searcher.strategies.base import Decided, Decision
-from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_threshold
+from syncswitch.searcher.strategies.baseline import MEASURED, THRESHOLD_RUNS, measured_threshold
 from syncswitch.searcher.strategies.observation import Observation, width_of
 from syncswitch.storage.metrics import mean_of
-from syncswitch.storage.policies.unmeasured import first_study
+from syncswitch.storage.policies.unmeasured import first_study, unmeasured_policy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.goal import AllowedLoss, Goal
 from syncswitch.storage.records.guard import Band, BelievedBand
-from syncswitch.storage.records.job import OWN_RULES, protocol_text
+from syncswitch.storage.records.job import OWN_RULES, ScheduledJob, protocol_text
 from syncswitch.storage.records.policy import Measured, Promise, TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation
 from syncswitch.storage.trials.values import StoredTrial
@@ -436,9 +436,15 @@ def with_allowed(policy: TimingPolicy, allowed: AllowedLoss) -> TimingPolicy:
     return replace(policy, allowed=allowed, target_accuracy=target, band=band)
 
 
-def band_of(policy: TimingPolicy) -> Band:
-    """The band of a policy; one without a curve where it has none."""
-    return policy.band or Band(policy.target_accuracy, policy.threshold)
+def blank_policy(identity: ScheduledJob) -> TimingPolicy:
+    """The policy of a job of which no run was made, and nothing was decided."""
+    policy = unmeasured_policy(identity, BASELINE_PERCENT)
+    return replace(
+        policy,
+        allowed=policy.allowed if policy.allowed.is_known else MEASURED,
+        software=software_versions(),
+        promise=Promise(reason=UNTRIED_REASON),
+    )
 
 
 def usual_prior(momentum: str | None) -> Prior:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from syncswitch.searcher.learning.job import band_of
 from syncswitch.searcher.learning.publishing import with_allowed_loss
 from syncswitch.searcher.learning.reading import known_alone, simulated_policy, unused_job, used_job
 from syncswitch.searcher.strategies.base import Decided
@@ -72,7 +71,7 @@ def next_run(
     known = None if policy else known_alone(database, identity.fingerprint, identity.protocols)
     begin = None if begins_anew or known else simulated_policy(database, identity)
     if begin is not None:
-        begun = band_of(begin)
+        begun = begin.stated_band
         if allowed is not None:
             begun = replace(begun, threshold=allowed.threshold)
         return NextRun(None, begin.switch_percent, begun, begin, learns=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syncswitch.searcher.learning.job import Revision, UsedJob, band_of
+from syncswitch.searcher.learning.job import Revision, UsedJob
 from syncswitch.searcher.learning.lessons import lessons_of, shown_percent, tried_switches
 from syncswitch.searcher.learning.reading import known_alone, stored_version, unused_job, used_job
 from syncswitch.searcher.learning.words import diverged_words, spread_words
@@ -83,7 +83,7 @@ def first_policy(
             f" simulated workers, a switch at {begins_from.switch_percent:g} %"
         )
         promise = replace(promise, reason=reason)
-        band = replace(band_of(begins_from), threshold=blank.threshold)
+        band = replace(begins_from.stated_band, threshold=blank.threshold)
     elif (answer := job.answer()) is not None:
         percent, target, promise = answer.switch_percent, answer.target_accuracy, answer.promise
     policy = replace(

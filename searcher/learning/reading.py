@@ -8,22 +8,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.learning.job import UsedJob, band_of, usual_prior
+from syncswitch.searcher.learning.job import UsedJob, blank_policy, usual_prior
 from syncswitch.searcher.search.explanation import Explanation, explain
 from syncswitch.searcher.search.observations import read_observations
-from syncswitch.searcher.strategies.adaptive.strategy import UNTRIED_REASON
-from syncswitch.searcher.strategies.baseline import MEASURED
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry, current_ones
-from syncswitch.storage.policies.unmeasured import LEARNT, unmeasured_policy
-from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.policies.unmeasured import LEARNT
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import Protocols, ScheduledJob, SearchInfo
-from syncswitch.storage.records.policy import Promise, TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
@@ -70,13 +67,7 @@ def unused_job(
 
     What its first protocol alone reaches is `known` from a policy with another second one, if any.
     """
-    policy = unmeasured_policy(identity, BASELINE_PERCENT)
-    blank = replace(
-        policy,
-        allowed=policy.allowed if policy.allowed.is_known else MEASURED,
-        software=software_versions(),
-        promise=Promise(reason=UNTRIED_REASON),
-    )
+    blank = blank_policy(identity)
     counted: tuple[StoredTrial, ...] = ()
     if known is not None:
         blank = _with_alone(blank, known)
@@ -102,7 +93,7 @@ def _with_alone(policy: TimingPolicy, known: TimingPolicy) -> TimingPolicy:
         policy,
         target_accuracy=known.target_accuracy,
         allowed=known.allowed,
-        band=band_of(known),
+        band=known.stated_band,
         measured=replace(policy.measured, baseline_seconds=seconds),
         evidence=(*policy.evidence, *alone),
     )

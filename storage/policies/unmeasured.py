@@ -5,8 +5,11 @@ It needs the standard library alone, as training loops of users import it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 
 from syncswitch.storage.errors import Set, UserError
 from syncswitch.storage.records.goal import AllowedLoss
@@ -33,15 +36,31 @@ LEARNT = "learning-"
 """Prefix of the studies of policies that no search found."""
 
 
-# What the searcher decides for a single training of a job that can go back to its switch and of
-# which nothing is known: the switch, and what is expected. The tests hold the two together. Without
-# a threshold a guard sees little, so the switch is later.
-_OWN = 6.25, Promise(0.992, 0.823, 0.871, 0.924, 0.3788)
-_OWN_WITHOUT_THRESHOLD = 12.5, Promise(0.9999, 0.855, 0.862, 0.924, 0.3982)
-_OWN_OPTIMIZER = 25.0, Promise(1.0, 0.768, 0.794, 0.848, 0.5247)
-_OWN_OPTIMIZER_WITHOUT_THRESHOLD = 25.0, Promise(1.0, 0.768, 0.773, 0.848, 0.4925)
-_ANY = 50.0, Promise(0.950, 0.792, 0.892, 0.947, 0.7054)
-_ANY_WITHOUT_THRESHOLD = 75.0, Promise(0.9999, 0.865, 0.891, 0.947, 0.8351)
+RULES = (OWN_MOMENTUM, OWN_OPTIMIZER, None)
+"""Rules of the second phase of which something else is expected; None stands for all others."""
+
+_ALIKE: Mapping[str | None, str] = {
+    OWN_MOMENTUM: OWN_MOMENTUM,
+    SEMI_SYNC: OWN_MOMENTUM,
+    OWN_OPTIMIZER: OWN_OPTIMIZER,
+}
+_FILE = Path(__file__).with_name("first_runs.json")
+
+
+@functools.cache
+def _first_runs() -> dict[tuple[str | None, bool], tuple[float, Promise]]:
+    """Where the only training of a job that can go back switches, and what is expected of it.
+
+    By the rule of the second phase, and by whether there is a threshold: without one a guard sees
+    little, so the switch is later. The searcher has decided it, in `searcher/learning/first_runs`.
+    """
+    return {
+        (row["momentum_after_switch"], row["has_threshold"]): (
+            row["switch_percent"],
+            Promise(**row["promise"]),
+        )
+        for row in json.loads(_FILE.read_text("utf-8"))
+    }
 
 
 def first_study(fingerprint: str, protocols: Protocols) -> str:
@@ -70,22 +89,19 @@ def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = Non
             code="parameter-invalid",
         )
     threshold = identity.decided_by.usual_threshold
-    expected = _ANY if threshold else _ANY_WITHOUT_THRESHOLD
-    if identity.momentum_after_switch in (OWN_MOMENTUM, SEMI_SYNC):
-        expected = _OWN if threshold else _OWN_WITHOUT_THRESHOLD
-    elif identity.momentum_after_switch == OWN_OPTIMIZER:
-        expected = _OWN_OPTIMIZER if threshold else _OWN_OPTIMIZER_WITHOUT_THRESHOLD
-    usual, promise = expected
-    is_usual = switch_percent in (None, usual)
+    promise = Promise()
+    if switch_percent is None:
+        rule = _ALIKE.get(identity.momentum_after_switch)
+        switch_percent, promise = _first_runs()[rule, threshold > 0]
     return TimingPolicy(
         job=identity.job.key,
         protocols=identity.protocols,
         version=1,
-        switch_percent=usual if switch_percent is None else switch_percent,
+        switch_percent=switch_percent,
         target_accuracy=None,
         allowed=AllowedLoss(threshold),
         measured=Measured(),
-        promise=promise if is_usual else Promise(),
+        promise=promise,
         strategy="adaptive",
         study=first_study(identity.fingerprint, identity.protocols),
         evidence=(),

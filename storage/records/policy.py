@@ -140,6 +140,11 @@ class TimingPolicy:
         """beta, the accuracy that may be lost; 0 until it is measured."""
         return self.allowed.threshold
 
+    @property
+    def stated_band(self) -> Band:
+        """Its band; one of the target alone where no curve was recorded."""
+        return self.band or Band(self.target_accuracy, self.threshold)
+
     def is_of(self, identity: ScheduledJob) -> bool:
         """Whether it was found for this job with these protocols."""
         same_job = self.job.fingerprint == identity.fingerprint

@@ -7,6 +7,7 @@ import statistics
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,6 +15,7 @@ from sqlalchemy import Engine, event
 
 from syncswitch.cli.search.main import main
 from syncswitch.cli.words import OPTION_WORDS
+from syncswitch.searcher.learning.first_runs import first_runs
 from syncswitch.searcher.learning.job import Revision, UsedJob
 from syncswitch.searcher.learning.lessons import lessons_of
 from syncswitch.searcher.learning.next_run import NextRun, next_run
@@ -39,6 +41,7 @@ from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import FatalError, PolicyError
+from syncswitch.storage.policies import unmeasured
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unmeasured import unmeasured_policy, unmeasured_text
 from syncswitch.storage.queries.policies import use_facts
@@ -602,7 +605,7 @@ def test_what_the_first_protocol_alone_reaches_is_known_with_every_second_one(
     planned = next_run(database, other, expected_runs=3)
     assert (planned.policy, planned.known_from) == (None, policy)
     assert planned.expected is None
-    assert planned.band == (policy.band or Band(policy.target_accuracy, policy.threshold))
+    assert planned.band == policy.stated_band
     assert next_run(database, changed(IDENTITY, workers=5), 3).known_from is None
     assert next_run(database, changed(other, first_protocol="ssp:2"), 3).known_from is None
 
@@ -749,6 +752,12 @@ def test_a_first_run_that_ends_in_the_first_protocol_alone_has_measured_the_targ
     assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
     assert first.band is not None
     assert (first.band.target_accuracy, first.band.runs) == (0.902, 1)
+
+
+def test_what_first_runs_expect_is_what_the_searcher_decides_now() -> None:
+    """`python -m syncswitch.searcher.learning.first_runs` writes the file."""
+    file = Path(unmeasured.__file__).with_name("first_runs.json")
+    assert json.loads(file.read_text()) == first_runs()
 
 
 @pytest.mark.parametrize("momentum", [OWN_MOMENTUM, OWN_OPTIMIZER, "same", None])

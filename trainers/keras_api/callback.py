@@ -21,7 +21,6 @@ from syncswitch.storage.policies.unmeasured import (
     unmeasured_text,
     watched_metric,
 )
-from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import USUAL_PROTOCOLS, ScheduledJob
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
@@ -179,7 +178,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._optimizer: Any = None
         self._scale = 1
         self.alarm: str | None = None
-        band = policy.band or Band(policy.target_accuracy, policy.threshold)
+        band = policy.stated_band
         self._metric = policy.job.metric
         # Nobody knows what the program's learning rate does.
         watching = Guard(band, self.total_worker_steps, self._metric, decays=None)
