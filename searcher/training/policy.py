@@ -12,6 +12,7 @@ from syncswitch.searcher.learning.next_run import NextRun, next_run
 from syncswitch.searcher.search.plan import check_threshold
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.strategies.base import Decided
+from syncswitch.searcher.training.resume import InterruptedRun
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.searcher.words import other_jobs_text
 from syncswitch.storage.database.engine import Database, open_database
@@ -52,10 +53,10 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.run.trials import fitting
 
-Interrupted = Callable[[Any, float | None], tuple[int, float] | None]
+Interrupted = Callable[[Any, float | None], InterruptedRun | None]
 """Finds the run that goes on, for a workload and the percent where it must have switched.
 
-None as the percent stands for any. It gives the seed and switch, or None where another run begins.
+None as the percent stands for any. It gives None where another run begins.
 """
 
 
@@ -265,7 +266,7 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
     band = recorder.band(policy) if request.when.guarded else None
     if seed is None:
         goes_on = request.interrupted(workload, percent)
-        seed = goes_on[0] if goes_on else recorder.own_seed(identity)
+        seed = goes_on.seed if goes_on else recorder.own_seed(identity)
         recorder.tell(f"this run has seed {seed}")
     return RunPlan(workload, identity, seed, NextRun(policy, percent, band))
 
@@ -388,9 +389,13 @@ def _learning(
     planned = replace(planned, candidates=candidates)
     goes_on, seed = request.interrupted(workload, None), request.seed
     if goes_on:
-        planned = replace(planned, switch_percent=goes_on[1])
+        planned = replace(planned, switch_percent=goes_on.switch_percent)
+        if request.pair is None and goes_on.protocols is not None:
+            # It goes on as it began, whatever policy there is by now.
+            planned = replace(planned, candidates=goes_on.candidates)
+            identity = replace(identity, protocols=goes_on.protocols)
     if seed is None:
-        seed = goes_on[0] if goes_on else request.recorder.own_seed(identity, reference)
+        seed = goes_on.seed if goes_on else request.recorder.own_seed(identity, reference)
     request.recorder.tell(_run_text(identity, seed, planned))
     return RunPlan(workload, identity, seed, planned)
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -24,6 +24,7 @@ from syncswitch.storage.errors import (
     one_line,
 )
 from syncswitch.storage.files import whole_file
+from syncswitch.storage.records.job import Protocols
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 
@@ -42,10 +43,27 @@ KEPT = 3
 """Number of checkpoints kept: a run goes on from the last one that is not damaged."""
 
 
+@dataclass(frozen=True)
+class InterruptedRun:
+    """A run that left checkpoints.
+
+    Attributes:
+        seed: Its seed.
+        switch_percent: Its switch point.
+        protocols: Its protocols; None where its last checkpoint does not tell.
+        candidates: The protocols among which it chooses or has chosen.
+    """
+
+    seed: int
+    switch_percent: float
+    protocols: Protocols | None = None
+    candidates: tuple[Protocols, ...] = ()
+
+
 def interrupted_run(
     folder: Path, seed: int | None = None, percent: float | None = None, *, resume: bool = True
-) -> tuple[int, float] | None:
-    """Seed and switch, in percent, of the interrupted run that left the last checkpoint.
+) -> InterruptedRun | None:
+    """The interrupted run that left the last checkpoint.
 
     Raises UserError if there is such a run, and the user wants another one.
     """
@@ -57,10 +75,25 @@ def interrupted_run(
         run = int(match["seed"]), float(match["percent"])
         if seed in (None, run[0]) and percent in (None, run[1]):
             with contextlib.suppress(FileNotFoundError):  # its run has just come to its end
-                runs.append((path.stat().st_mtime, *run))
+                runs.append((path.stat().st_mtime, *run, path))
     if runs and not resume:
         raise _left_behind(folder)
-    return max(runs)[1:] if runs else None
+    return _of_checkpoint(*max(runs)[1:]) if runs else None
+
+
+def _of_checkpoint(seed: int, percent: float, path: Path) -> InterruptedRun:
+    from syncswitch.trainers.model.state import history_of
+
+    history = history_of(path)
+    if history is None:
+        return InterruptedRun(seed, percent)
+    run = history["run"]
+    first, second = run["protocols"].split(",")
+    protocols = Protocols(first, second, run["momentum after the switch"])
+    # An older version knew no candidates.
+    others = history.get("second phase", {}).get("candidates", ())
+    candidates = tuple(Protocols(**one) for one in others)
+    return InterruptedRun(seed, percent, protocols, candidates)
 
 
 def _left_behind(folder: Path) -> UserError:

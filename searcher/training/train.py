@@ -20,6 +20,7 @@ from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose
 from syncswitch.searcher.training.resume import (
+    InterruptedRun,
     RunCheckpoints,
     check_sound,
     interrupted_run,
@@ -181,7 +182,7 @@ def train(
         model = output or Path(f"{loaded.name}.keras")
         return model, model.parent / f"{loaded.name}-checkpoints"
 
-    def interrupted(loaded: Workload, percent: float | None) -> tuple[int, float] | None:
+    def interrupted(loaded: Workload, percent: float | None) -> InterruptedRun | None:
         return interrupted_run(checkpoints or places(loaded)[1], seed, percent, resume=resume)
 
     allowed = allowed_loss(threshold, threshold_runs)

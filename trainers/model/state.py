@@ -187,11 +187,18 @@ def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
 
 def _failures(path: Path) -> float:
     """Counts the failed switches that a checkpoint knows; infinite if it is damaged."""
+    history = history_of(path)
+    return math.inf if history is None else len(history["guard"]["failed"])
+
+
+def history_of(path: Path) -> dict[str, Any] | None:
+    """Reads what `RunLog.history` has left in a checkpoint; None if that is damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            return len(json.loads(str(file["history"]))["guard"]["failed"])
+            history: dict[str, Any] = json.loads(str(file["history"]))
+            return history
     except Exception:  # as in `read_checkpoint`, which will tell
-        return math.inf
+        return None
 
 
 def _own_paths(spec: TrialSpec) -> list[Path]:

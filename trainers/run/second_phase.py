@@ -177,6 +177,7 @@ class SecondPhase:
     def history(self) -> dict[str, Any]:
         """What is known so far, as JSON."""
         return {
+            "candidates": [asdict(one) for one in self.spec.candidates],
             "chosen": self.chosen,
             "reason": self.reason,
             "first_step_seconds": self.first_step_seconds,

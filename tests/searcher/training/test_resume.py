@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.searcher.training.resume import RunCheckpoints, interrupted_run
+from syncswitch.searcher.training.resume import InterruptedRun, RunCheckpoints, interrupted_run
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
@@ -45,7 +45,7 @@ def test_a_run_that_begins_afresh_overwrites_nothing(tmp_path: Path) -> None:
         leave(run, 25.0)
         assert "resume=True" in str(run.how_to_go_on)
         assert interrupted_run(folder, resume=False) is None  # it is under way
-    assert interrupted_run(folder) == (3, 12.5)
+    assert interrupted_run(folder) == InterruptedRun(3, 12.5)
     with pytest.raises(UserError, match="continue from the last one with resume=True"):
         checkpoints(folder).open()
     RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed=4), folder, 25).open().close()
@@ -129,13 +129,13 @@ def test_the_run_that_was_interrupted_last_is_found(tmp_path: Path) -> None:
     leave(checkpoints(tmp_path), 25, 50)
     later = RunCheckpoints(TrialSpec(IDENTITY, 100.0, seed=17), tmp_path, 25)
     os.utime(leave(later, 25)[0], (2**32, 2**32))
-    assert interrupted_run(tmp_path) == (17, 100.0)
+    assert interrupted_run(tmp_path) == InterruptedRun(17, 100.0)
     assert interrupted_run(tmp_path, seed=3) == interrupted_run(tmp_path, percent=12.5)
     assert interrupted_run(tmp_path, seed=3, percent=100.0) is None
     with pytest.raises(UserError, match="continue from the last one with resume=True"):
         interrupted_run(tmp_path, resume=False)
     later.remove()
-    assert interrupted_run(tmp_path) == (3, 12.5)
+    assert interrupted_run(tmp_path) == InterruptedRun(3, 12.5)
 
 
 def test_names_of_runs_that_left_nothing_else_go(tmp_path: Path) -> None:
