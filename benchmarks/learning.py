@@ -130,7 +130,8 @@ class Course:
             band = BelievedBand(target[0], BETA, band.runs, band.curve, target[1])
         later = [one for one in self.job.grid if percent < one < BASELINE_PERCENT]
         if self.strategy.owns_momentum:
-            later = list(later_switch_points(percent, self.job.job.momentum_after_switch))
+            again = later_switch_points(percent, self.job.job.momentum_after_switch)
+            later = [one for one in again if one in self.job.grid]
         return self.job.train(percent, seed, band, later)
 
     def _decide(self, answer: Decided) -> None:
@@ -209,7 +210,7 @@ def best_known(job: GuardedJob, number: int, expected_runs: int) -> Course:
 
 def _new_course(job: GuardedJob, number: int, expected_runs: int, **options: bool) -> Course:
     strategy = AdaptiveStrategy(
-        halvings=_HALVINGS,
+        halvings=job.job.halvings,
         threshold=BETA,
         expected_runs=expected_runs,
         owns_momentum=job.job.owns_momentum,

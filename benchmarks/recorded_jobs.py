@@ -40,7 +40,6 @@ SEMI_SYNC_JOBS = _RECORDED / "pooled"
 SHARED_MOMENTUM = "same"
 _RULES = (SHARED_MOMENTUM, OWN_MOMENTUM, SEMI_SYNC)
 _ACCURACY = Metric()
-_HALVINGS = 6
 _CONVERGED = 5
 
 
@@ -82,6 +81,11 @@ class TrustJob:
         earliest = -1.0 if self.owns_momentum else 0.0
         return tuple(sorted(percent for percent in self.percents if percent > earliest))
 
+    @property
+    def halvings(self) -> int:
+        """How often the grid halves the range."""
+        return sum(0 < percent < BASELINE_PERCENT for percent in self.percents)
+
     def kept_share(self, percent: float) -> float:
         """Share of the runs that lose at most beta against the mean of BSP."""
         least = self.accuracies[:, self._place(BASELINE_PERCENT)].mean() - BETA - ROUNDING
@@ -116,7 +120,10 @@ class TrustProblem:
     job: TrustJob
     seeds: tuple[int, ...]
     threshold: float = BETA
-    halvings: int = _HALVINGS
+
+    @property
+    def halvings(self) -> int:
+        return self.job.halvings
 
     @property
     def target_accuracy(self) -> float:
