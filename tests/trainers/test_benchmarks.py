@@ -350,12 +350,24 @@ def test_stragglers(play: Play) -> None:
     assert all(f"stragglers: {number}" in out for number in (1, 2))
 
 
-def test_language_models_in_pytorch(play: Play) -> None:
+def test_local_sgd_in_pytorch(play: Play) -> None:
     pytest.importorskip("torch", reason="needs PyTorch, which is in the extra lightning")
-    from benchmarks import pytorch_language
+    from benchmarks import pytorch_local_sgd
 
-    given = ("--jobs", "gpt-sources", "--seeds", 1, "--steps", 8, "--percents", 50)
-    out = play(pytorch_language, *given, "--periods", 2, "--ways", "averaged:2", "kept:1")
-    assert [line.split()[1:-2] for line in out.splitlines() if "gpt-sources" in line][1:] == [
-        ["gpt-sources", "│", "50", "%", "│", "2", "│", way, "│"] for way in ("averaged:2", "kept:1")
-    ]
+    given = ("--seeds", 1, "--steps", 8, "--percents", 50, "--periods", 2)
+    out = play(pytorch_local_sgd, *given, "--ways", "averaged:2", "kept:1")
+    for job in pytorch_local_sgd.JOBS:
+        assert [line.split()[1:10] for line in out.splitlines() if f" {job} " in line][1:] == [
+            [job, "│", "50", "%", "│", "2", "│", way, "│"] for way in ("averaged:2", "kept:1")
+        ]
+
+
+@pytest.mark.parametrize("job", ["digits", "friedman"])
+def test_local_sgd_averaged_after_each_step_is_bsp_in_pytorch(job: str) -> None:
+    """With SGD exactly; Adam's mean second moments are not those of the mean gradient."""
+    pytest.importorskip("torch", reason="needs PyTorch, which is in the extra lightning")
+    from benchmarks.pytorch_local_sgd import JOBS, trained
+
+    data = JOBS[job].data()
+    bsp, early = (trained(JOBS[job], data, 12, at, "averaged:1", 1, 0) for at in (12, 4))
+    assert (bsp == pytest.approx(early, abs=1e-4)) is (job == "digits")
