@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from syncswitch.cli.run.main import main
+from syncswitch.searcher.api import train
 from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.trainers.model.kept import kept_for_the_next
+from syncswitch.trainers.trainer import Observer, Verdict
 from tests.searcher.command_line import Invoke, database_file
 from tests.tiny_job import write_tiny_job
 from tests.trainers.command.programs import command
@@ -360,21 +364,27 @@ def test_a_run_waits_whose_database_fails_at_its_end(
     assert sorted(use["seed"] for use in used(sqlite_url)) == [1, 2, *[7] * known]
 
 
-def test_the_first_training_looks_for_the_fastest_second_phase_and_later_ones_use_it(
-    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One of eight links is slow: who sends a model for each gradient waits for it."""
-    monkeypatch.chdir(tmp_path)
-    reference = write_tiny_job(tmp_path)
-    text = (tmp_path / "tiny.py").read_text()
-    longer = text.replace("total_worker_steps=48", "total_worker_steps=2800")
+def long_tiny_job(folder: Path) -> str:
+    """So many tests that the guard has nothing to see, and room for local SGD."""
+    reference = write_tiny_job(folder)
+    text = (folder / "tiny.py").read_text()
+    text = text.replace("total_worker_steps=48", "total_worker_steps=2800")
     for short, long in (
         ("worker_steps=8,", "worker_steps=200,"),
         ("(80,", "(1200,"),
         ("60", "1000"),
     ):
-        longer = longer.replace(short, long)  # so many tests that the guard has nothing to see
-    (tmp_path / "tiny.py").write_text(longer)
+        text = text.replace(short, long)
+    (folder / "tiny.py").write_text(text)
+    return reference
+
+
+def test_the_first_training_looks_for_the_fastest_second_phase_and_later_ones_use_it(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of eight links is slow: who sends a model for each gradient waits for it."""
+    monkeypatch.chdir(tmp_path)
+    reference = long_tiny_job(tmp_path)
     cluster = ("--trainer", "simulated", "--profile", "bottleneck", "--workers", "8")
     run = Invoke(reference, *cluster, "--storage", sqlite_url, program=main)
     first = said_by(run)
@@ -397,3 +407,49 @@ def test_the_first_training_looks_for_the_fastest_second_phase_and_later_ones_us
     assert "tries ASP, and QSR:8:0.4:semi-sync where that may be faster, at " in looked
     assert " % and goes on with the fastest, or BSP, as that may save later runs more" in looked
     assert other.answer()["second_protocol"] == "qsr:8:0.4:semi-sync"
+
+
+def test_a_first_run_that_was_killed_goes_on_as_it_began_whatever_was_learnt_meanwhile(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then there is a policy, with the protocols that another run has chosen."""
+
+    class Killed(Observer):
+        @override
+        def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+            if evaluation.worker_step >= 1400:
+                raise KeyboardInterrupt
+            return Verdict.CONTINUE
+
+    monkeypatch.chdir(tmp_path)
+    reference = long_tiny_job(tmp_path)
+
+    def trained(seed: int | None, folder: str, url: str, **fields: Any) -> TrialRecord:
+        return train(
+            reference,
+            trainer="simulated",
+            trainer_options={"profile": "bottleneck"},
+            workers=8,
+            seed=seed,
+            storage=url,
+            output=tmp_path / f"{folder}.keras",
+            checkpoints=tmp_path / folder,
+            tell=lambda said: None,
+            **fields,
+        ).record
+
+    expected = trained(5, "whole", f"sqlite:///{tmp_path}/whole.db")
+    assert [phase.protocol for phase in expected.phases] == ["bsp", "qsr:8:0.4:semi-sync"]
+    with pytest.raises(KeyboardInterrupt):
+        trained(5, "killed", sqlite_url, observer=Killed())
+    meanwhile = trained(6, "other", sqlite_url)
+    assert meanwhile.spec.identity.protocols == expected.spec.identity.protocols
+    record = trained(None, "killed", sqlite_url, resume=True)
+    assert record.spec.seed == 5
+    assert [event for event in record.events if event.kind != "resumed"] == list(expected.events)
+    ends = [
+        [(one.worker_step, one.accuracy) for one in each.evaluations] for each in (record, expected)
+    ]
+    assert ends[0] == ends[1]
+    assert record.spec.identity == expected.spec.identity
+    assert [use["seed"] for use in used(sqlite_url)] == [6, 5]
