@@ -56,7 +56,7 @@ def test_a_finished_search_is_read_with_its_numbers(any_url: str, our_tables: No
     data = load_report(any_url, "generated")
     assert data.is_found_here
     assert data.trouble is None
-    assert data.acceptance.least_accuracy == pytest.approx(0.94)
+    assert data.acceptance.goal.least_accuracy == pytest.approx(0.94)
     # 2 times 100 s of BSP alone, 2 times 70 s, and 55 s until the last one blew up; 30 s saved.
     assert data.cost.paid_seconds == pytest.approx(395)
     assert data.recurrences_to_pay_back == pytest.approx(395 / 30)

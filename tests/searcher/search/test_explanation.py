@@ -19,6 +19,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy, SwitchPointBelief
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.metric import Metric
 from tests.searcher.strategies.strategy_contract import played
 from tests.wording import Said
@@ -140,6 +141,7 @@ WHY = Explanation(
     ),
     answer=Decided(50.0, 0.92),
     is_decided=True,
+    allowed=AllowedLoss(0.01),
     untried=(
         Untried(6.25, 0.1, "price"),
         Untried(12.5, 0.3, "price"),
