@@ -25,7 +25,6 @@ from syncswitch.searcher.strategies.base import (
 from syncswitch.searcher.strategies.observation import Observation, TrialCosts
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
-from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -232,7 +231,7 @@ def _read(database: Database, search: SearchInfo, job: Job, *, with_rest: bool) 
 
 def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | None:
     is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
-    if isinstance(strategy, SweepStrategy) or is_early:
+    if not strategy.seeks_switch or is_early:
         return None
     with contextlib.suppress(UserError):
         if not strategy.missing_for_threshold(finished):
@@ -277,7 +276,7 @@ class StoredSearch:
         elif progress is None:
             has_diverged = any(run.diverged for run in finished)
             state = "baseline diverged" if has_diverged else "no threshold"
-        elif isinstance(strategy, SweepStrategy) and progress.open_percent is None:
+        elif not strategy.seeks_switch and progress.open_percent is None:
             state = "done"  # a sweep looks for no switch point and publishes nothing
         spent = total_cost(self.job, rows.values())
         costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
@@ -393,7 +392,7 @@ def _bracket(search: SearchInfo, strategy: Strategy, progress: SearchProgress | 
     if progress is None:
         return Bracket(None, None, None, search.target_accuracy)
     ends = (progress.lower_percent, progress.upper_percent)
-    lower, upper = (None, None) if isinstance(strategy, SweepStrategy) else ends
+    lower, upper = ends if strategy.seeks_switch else (None, None)
     return Bracket(lower, upper, progress.open_percent, progress.target_accuracy)
 
 

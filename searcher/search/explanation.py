@@ -6,16 +6,10 @@ Nothing of this is stored: the strategy is asked again with the runs that it had
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from syncswitch.searcher.strategies.base import (
-    Decided,
-    NextTrial,
-    Strategy,
-    SwitchPointBelief,
-    is_guarded,
-)
+from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy, SwitchPointBelief
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.words import (
     measured_threshold_text,
@@ -25,7 +19,7 @@ from syncswitch.searcher.words import (
 )
 from syncswitch.storage.policies.second_phases import RecordedPhase, recorded_phase
 from syncswitch.storage.records.goal import AllowedLoss
-from syncswitch.storage.records.job import OWN_OPTIMIZER
+from syncswitch.storage.records.job import OWN_MOMENTUM, OWN_OPTIMIZER
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
@@ -115,13 +109,12 @@ def _untried(
     beliefs: Iterable[SwitchPointBelief],
 ) -> Iterator[Untried]:
     likely = {one.switch_percent: one.good_probability for one in beliefs}
-    changes: dict[str, Any] = {"budget": None} if "budget" in strategy.given_options else {}
-    now, unlimited = strategy.decide(runs), replace(strategy, **changes).decide(runs)
+    now, unlimited = strategy.decide(runs), strategy.without_budget().decide(runs)
     tried = {run.switch_percent for run in runs}
     for percent in (percent for percent in strategy.grid() if percent not in tried):
         if not isinstance(now, Decided):
             why = "open"
-        elif percent > answer.switch_percent and not is_guarded(strategy):
+        elif percent > answer.switch_percent and not strategy.is_guarded:
             why = "later"
         elif not likely:
             why = "order"
@@ -166,13 +159,13 @@ def _shown_percents(why: Explanation) -> list[float]:
     near = {place + aside for place, p in enumerate(grid) if p in shown for aside in (-1, 0, 1)}
     shown = {grid[place] for place in near if 0 <= place < len(grid)}
     # A guarded search believes that a switch saves time against the first protocol alone.
-    return sorted(shown - {BASELINE_PERCENT} if is_guarded(why.strategy) else shown)
+    return sorted(shown - {BASELINE_PERCENT} if why.strategy.is_guarded else shown)
 
 
 def belief_sentence(why: Explanation) -> str:
     """The meaning of the columns of the belief."""
     good = "a switch there keeps the accuracy often enough"
-    if is_guarded(why.strategy):
+    if why.strategy.is_guarded:
         good = "guarded runs with a switch there save time"
     return f"The probability after each run that {good}."
 
@@ -212,10 +205,8 @@ def why_sentences(
 
 def _bearing_text(why: Explanation, first: str) -> str:
     from syncswitch.searcher.strategies.adaptive.guesses import PANEL_JOBS, RECORDED_JOBS
-    from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 
-    strategy = why.strategy
-    has_optimizers = isinstance(strategy, AdaptiveStrategy) and strategy.owns_optimizer
+    has_optimizers = why.strategy.momentum_rule == OWN_OPTIMIZER
     rule, names = (OWN_OPTIMIZER, PANEL_JOBS) if has_optimizers else (None, RECORDED_JOBS)
     shares = ", ".join(
         f"{_percent(share)} at {percent_text(percent)}"
@@ -230,12 +221,10 @@ def _bearing_text(why: Explanation, first: str) -> str:
 
 
 def _recorded_phase(why: Explanation, second_protocol: str) -> RecordedPhase | None:
-    from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-
-    strategy = why.strategy
-    if not isinstance(strategy, AdaptiveStrategy) or strategy.owns_optimizer:
+    rule = why.strategy.momentum_rule
+    if rule in (None, OWN_OPTIMIZER):
         return None
-    return recorded_phase(second_protocol, owns_momentum=strategy.owns_momentum)
+    return recorded_phase(second_protocol, owns_momentum=rule == OWN_MOMENTUM)
 
 
 def _phase_text(phase: RecordedPhase, first: str) -> str:

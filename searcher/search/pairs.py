@@ -21,7 +21,6 @@ from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search, SearchResult
 from syncswitch.searcher.search.study import SearchState
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
@@ -108,9 +107,9 @@ def _dropped_after(
         return None
     if chance < _LEAST_CHANCE:
         return Dropped(len(runs), fastest, seconds[fastest], chance)
-    if isinstance(strategy, AdaptiveStrategy):
+    if strategy.runs_to_come is not None:
         gains = (answers.get(one, 0.0) * (best_seconds - seconds[one]) for one in faster)
-        saving_seconds = strategy.expected_runs * math.fsum(gains)
+        saving_seconds = strategy.runs_to_come * math.fsum(gains)
         if saving_seconds < seconds[fastest]:
             return Dropped(len(runs), fastest, seconds[fastest], chance, saving_seconds)
     return None

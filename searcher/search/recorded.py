@@ -114,8 +114,8 @@ def sweep_band(store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: 
 
     None for these runs, without any of them, and if the sweep is not guarded.
     """
-    is_guarded = isinstance(strategy, SweepStrategy) and strategy.guarded
-    if not is_guarded or spec.switch_percent >= BASELINE_PERCENT:
+    is_searched = strategy.seeks_switch or not strategy.is_guarded
+    if is_searched or spec.switch_percent >= BASELINE_PERCENT:
         return None
     usable = usable_runs(store, spec.identity, trainer, spec.conditions)
     rows = [

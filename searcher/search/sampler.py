@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
@@ -18,7 +17,6 @@ from syncswitch.searcher.search.observations import (
     in_flight_runs,
     observations_in_study,
 )
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -162,10 +160,10 @@ class BinarySearchSampler(BaseSampler):
             return None
         strategy = self._strategy.between(float(distribution.low), float(distribution.high))
         width, step = distribution.high - distribution.low, distribution.step
-        if step and width and isinstance(strategy, PaperStrategy | AdaptiveStrategy):
+        if step and width:
             # Finer halves have the same values as others, which would be asked for once more.
             most = max(1, math.floor(math.log2(width / step) + 1e-9))
-            strategy = replace(strategy, halvings=min(strategy.halvings, most))
+            strategy = strategy.halved_at_most(most)
         return strategy
 
     def _finished(self, study: Study, trials: Sequence[FrozenTrial]) -> list[Observation]:

@@ -11,7 +11,7 @@ from syncswitch.searcher.search.observations import total_cost
 from syncswitch.searcher.search.recorded import completed_runs, measured_band, sound_baseline
 from syncswitch.searcher.search.study import SearchState
 from syncswitch.searcher.speed_up import speed_ups
-from syncswitch.searcher.strategies.base import Decided, SwitchPointSummary, Wait, is_guarded
+from syncswitch.searcher.strategies.base import Decided, SwitchPointSummary, Wait
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import mean_of
@@ -96,7 +96,7 @@ class Search(TrialLoop[SearchResult]):
         timed = [(run.switch_percent, state.rows[run.trial_number]) for run in sound]
         speed_up = speed_ups(identity, timed, highest).get(percent)
         completed = completed_runs(self.store, self.study_name, state.rows.values())
-        band, is_for_guard = None, is_guarded(strategy)
+        band, is_for_guard = None, strategy.is_guarded
         if decided.target_accuracy is not None:
             baseline = sound_baseline(runs, highest)
             curves = (completed[number].evaluations for number in baseline if number in completed)
@@ -133,7 +133,7 @@ class Search(TrialLoop[SearchResult]):
             created_at=datetime.now(timezone.utc).isoformat(),
             software=software_versions(),
             guarded=is_for_guard,
-            min_kept_share=None if is_for_guard else getattr(strategy, "min_kept_share", None),
+            min_kept_share=None if is_for_guard else strategy.share_to_keep,
             band=band,
         )
 

@@ -13,7 +13,7 @@ import socket
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
 
 import optuna
@@ -34,7 +34,6 @@ from syncswitch.searcher.search.optuna_storage import open_storage, readable
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
 from syncswitch.searcher.search.recorded import recorded_replicates
 from syncswitch.searcher.search.sampler import BinarySearchSampler
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
@@ -441,10 +440,8 @@ def begin_study(
     form of the user's name for the workload; the name is that of the study where other pairs of
     protocols are searched in it, too.
     """
-    store, wanted = TrialStore(database), plan.strategy
-    name = name or study_name(identity, plan)
-    if isinstance(wanted, AdaptiveStrategy):
-        wanted = replace(wanted, recorded=recorded_replicates(store, identity, plan))
+    store, name = TrialStore(database), name or study_name(identity, plan)
+    wanted = plan.strategy.with_recorded(recorded_replicates(store, identity, plan))
     stored = store.register(
         identity,
         reference or identity.name,

@@ -272,6 +272,48 @@ class Strategy(ABC):
         """Returns the replicates that a switch point may have, in the order of their runs."""
         return itertools.count()
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether it is about guarded runs."""
+        return False
+
+    @property
+    def seeks_switch(self) -> bool:
+        """Whether it looks for a switch point; else it makes the runs that it was given."""
+        return True
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether its cost is limited."""
+        return False
+
+    @property
+    def runs_to_come(self) -> int | None:
+        """Number of later runs for which the search may pay; None where it does not ask."""
+        return None
+
+    @property
+    def share_to_keep(self) -> float | None:
+        """Share of later runs that shall keep the accuracy without a guard; None for all."""
+        return None
+
+    @property
+    def momentum_rule(self) -> str | None:
+        """The rule of the second phase by whose recorded jobs it believes; None without belief."""
+        return None
+
+    def without_budget(self) -> Strategy:
+        """Returns this strategy with no limit of its cost."""
+        return self
+
+    def with_recorded(self, recorded: tuple[tuple[float, int], ...]) -> Strategy:
+        """Returns this strategy where runs (switch point, replicate) cost nothing."""
+        return self
+
+    def halved_at_most(self, halvings: int) -> Strategy:
+        """Returns this strategy with so many halvings, or its own if these are fewer."""
+        return replace(self, halvings=min(self.halvings, halvings))
+
     def between(self, lowest_percent: float, highest_percent: float) -> Strategy:
         """Returns this strategy on another range of switch points."""
         return replace(self, lowest_percent=lowest_percent, highest_percent=highest_percent)
@@ -327,12 +369,6 @@ class Strategy(ABC):
     @abstractmethod
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:
         """Returns how far the search is."""
-
-
-def is_guarded(strategy: Strategy) -> bool:
-    """Whether a strategy is about guarded runs."""
-    guarded: bool = getattr(strategy, "guarded", False)
-    return guarded
 
 
 _ANY_ACCURACY = 0.5

@@ -72,8 +72,7 @@ def plan_trial(
     if missing:
         return PlannedTrial(*missing[0])
     # A budget covers the runs that are needed; others would come on top of it.
-    has_budget = "budget" in strategy.given_options
-    likely = {} if has_budget else _likely_runs(strategy, course, results, under_way)
+    likely = {} if strategy.has_budget else _likely_runs(strategy, course, results, under_way)
     if likely:
         # Of equally likely runs the lowest replicate, and then the cheaper one.
         key = min(likely, key=lambda key: (-round(likely[key], 6), key[1], key[0]))

@@ -45,6 +45,20 @@ class SweepStrategy(Strategy):
 
     @property
     @override
+    def is_guarded(self) -> bool:
+        return self.guarded
+
+    @property
+    @override
+    def seeks_switch(self) -> bool:
+        return False
+
+    @override
+    def halved_at_most(self, halvings: int) -> SweepStrategy:
+        return self
+
+    @property
+    @override
     def most_runs(self) -> int:
         return len(self.wanted)
 

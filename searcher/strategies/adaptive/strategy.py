@@ -189,6 +189,41 @@ class AdaptiveStrategy(Strategy):
         zero = (0.0,) if self.owns_momentum and 0.0 in percents else ()
         return replace(self, switch_points=(*zero, *halved_percents(self.halvings)[:0:-1]))
 
+    @property
+    @override
+    def is_guarded(self) -> bool:
+        return self.guarded
+
+    @property
+    @override
+    def has_budget(self) -> bool:
+        return self.budget is not None
+
+    @property
+    @override
+    def runs_to_come(self) -> int:
+        return self.expected_runs
+
+    @property
+    @override
+    def share_to_keep(self) -> float:
+        return self.min_kept_share
+
+    @property
+    @override
+    def momentum_rule(self) -> str:
+        if self.owns_optimizer:
+            return OWN_OPTIMIZER
+        return OWN_MOMENTUM if self.owns_momentum else "same"
+
+    @override
+    def without_budget(self) -> AdaptiveStrategy:
+        return replace(self, budget=None)
+
+    @override
+    def with_recorded(self, recorded: tuple[tuple[float, int], ...]) -> AdaptiveStrategy:
+        return replace(self, recorded=recorded)
+
     @override
     def without_going_back(self) -> AdaptiveStrategy:
         return replace(self, goes_back=False)
