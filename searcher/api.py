@@ -93,8 +93,8 @@ def search(
         runs: R, runs of each switch point: exactly with the paper's strategy, else at most.
         threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01
             where its best value is 1, else to measure it.
-        threshold_runs: Measure it in the first so many runs with the first protocol alone, 3 to 10;
-            None for 3 where it is measured.
+        threshold_runs: Measure it in the first so many runs with the first protocol alone, 3 to
+            100; None for 3 where it is measured.
         target_accuracy: A, the value of the metric to keep; None to measure it.
         guarded: False for a policy that holds without a guard; else trainings are expected
             to go back to a switch that failed, as those of `syncswitch-run` do.

@@ -133,7 +133,7 @@ class _Program(ProgramCommand, PanelCommand):
     metavar="N",
     type=int,
     help="With --learn: measure the threshold in the first N runs with the first protocol alone,"
-    " 3 to 10, from now on. Default: as in the policy; without one 3 where it is measured.",
+    " 3 to 100, from now on. Default: as in the policy; without one 3 where it is measured.",
 )
 @inject_option
 @conditions_options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -35,8 +36,8 @@ THRESHOLD_RUNS = 3
 MEASURED = AllowedLoss(0.0, THRESHOLD_RUNS)
 """The loss that is allowed where none is given, and none is usual."""
 
-# By the number of runs: Student's t with one degree of freedom less at 95 %, times sqrt(1 + 1 / n).
-_DEVIATIONS = {3: 3.372, 4: 2.631, 5: 2.335, 6: 2.177, 7: 2.077, 8: 2.010, 9: 1.960, 10: 1.923}
+_MOST_RUNS = 100
+_SHARE = 0.95  # of further runs without a switch that shall lose no more than the threshold
 
 
 def allowed_loss(threshold: float | None, runs: int | None) -> AllowedLoss | None:
@@ -50,11 +51,11 @@ def allowed_loss(threshold: float | None, runs: int | None) -> AllowedLoss | Non
             parameter=("threshold", "threshold_runs"),
             remedy="leave out one of them",
         )
-    if runs is not None and runs not in _DEVIATIONS:
+    if runs is not None and not THRESHOLD_RUNS <= runs <= _MOST_RUNS:
         raise UserError(
             parameter="threshold_runs",
             value=runs,
-            allowed=f"a whole number, {min(_DEVIATIONS)} to {max(_DEVIATIONS)}",
+            allowed=f"a whole number, {THRESHOLD_RUNS} to {_MOST_RUNS}",
         )
     given = AllowedLoss(threshold or 0.0, runs or 0)
     return None if threshold is None and runs is None else given
@@ -79,7 +80,7 @@ def measured_threshold(
             in which they are asked for. Later ones than `runs` do not count, so that the threshold
             never changes.
         largest_loss: The most accuracy that a run can lose; None for no limit.
-        runs: How many it is measured in, 3 to 10.
+        runs: How many it is measured in, 3 to 100.
 
     Returns:
         The threshold, rounded to two digits; None while there are fewer runs. Raises UserError if
@@ -96,5 +97,8 @@ def measured_threshold(
             remedy=Set("threshold"),
             code="parameter-missing",
         )
-    threshold = float(f"{_DEVIATIONS[runs] * deviation:.2g}")
+    from scipy.special import stdtrit  # it takes long to import
+
+    deviations = float(stdtrit(runs - 1, _SHARE)) * math.sqrt(1 + 1 / runs)
+    threshold = float(f"{deviations * deviation:.2g}")
     return threshold if largest_loss is None else min(threshold, largest_loss / 2)

@@ -110,7 +110,7 @@ def fit(
         threshold: How much accuracy may be lost, in the unit of the metric, by runs that learn;
             None for that of the policy, or as for a search.
         threshold_runs: Measure that in the first so many runs with the first protocol alone, 3 to
-            10, instead of `threshold`.
+            100, instead of `threshold`.
         callbacks: Callbacks of Keras' `fit` that work at the end of epochs, which last from one
             evaluation to the next. They see in the model what was evaluated, so that
             `ModelCheckpoint` saves it, and `EarlyStopping` ends the training.

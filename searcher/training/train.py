@@ -141,7 +141,7 @@ def train(
         threshold: How much accuracy may be lost, in the unit of the metric, by runs that learn;
             None for that of the policy, or as for a search.
         threshold_runs: Measure that in the first so many runs with the first protocol alone, 3 to
-            10, instead of `threshold`.
+            100, instead of `threshold`.
         online: What to do about stragglers before the switch.
         switch: Whether the running cluster changes its protocol, or a new cluster is started.
         inject: Deliberate disturbances, as `--inject` takes them.

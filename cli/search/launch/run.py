@@ -92,7 +92,7 @@ strategy_options = combined(
         "--threshold-runs",
         metavar="N",
         type=int,
-        help="Measure the threshold in the first N runs with the first protocol alone, 3 to 10."
+        help="Measure the threshold in the first N runs with the first protocol alone, 3 to 100."
         " Default: 3 where it is measured.",
     ),
     click.option(

@@ -175,7 +175,7 @@ def test_a_threshold_that_no_run_learns_with_is_an_error(job: Job, said: Said) -
         "--threshold 2 --learn",
         "--threshold-runs 5 --no-learn",
         "--threshold-runs 5 --threshold 0.1",
-        "--threshold-runs 11 --learn",
+        "--threshold-runs 101 --learn",
     ):
         done = run(*words.split())
         assert done.exit_code == 2

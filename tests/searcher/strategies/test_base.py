@@ -44,6 +44,8 @@ ERROR = Metric("error", "min", "m", 0.0, None)
         ([-10.0, -11.0, -12.0, -11.0], None, 5, None),
         # t(0.95; 4) = 2.132 times sqrt(1 + 1 / 5), for a standard deviation of sqrt(1 / 2).
         ([-10.0, -11.0, -12.0, -11.0, -11.0, -99.0], None, 5, 1.7),
+        # t(0.95; 19) = 1.729 times sqrt(1 + 1 / 20), for one of sqrt(20 / 19).
+        ([-10.0, -12.0] * 10, None, 20, 1.8),
     ],
 )
 def test_a_threshold_is_the_prediction_limit_of_a_further_run(
