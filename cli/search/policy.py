@@ -78,7 +78,7 @@ from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.job import protocol_text
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.spool import spool_beside, take_in
-from syncswitch.storage.uses.store import uses_of
+from syncswitch.storage.uses.store import uses_of, uses_of_all
 from syncswitch.storage.uses.summary import UseSummary
 
 if TYPE_CHECKING:
@@ -428,9 +428,8 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
     """List all versions, newest first."""
     with open_database(storage_url, create=False) as database:
         found = PolicyRegistry(database).entries(workload=selector_of(reference))
-        entries = [
-            as_known_now(database, entry, uses_of(database, entry.policy)) for entry in found
-        ]
+        summaries = uses_of_all(database, [entry.policy for entry in found])
+        entries = [as_known_now(database, *one) for one in zip(found, summaries, strict=True)]
     if as_json:
         print_json([_entry_as_json(entry) for entry in entries])
     elif not entries:

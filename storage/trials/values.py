@@ -12,7 +12,7 @@ from pathlib import Path
 from syncswitch.storage.columns import ConditionColumns, TrialFacts
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.guard import FailedSwitch
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import Protocols, RunConditions
 from syncswitch.storage.records.trial import BASELINE_PERCENT, PhaseRecord, TrialRecord, TrialState
 
 CANCELLED = "no longer needed: the search is decided"
@@ -105,6 +105,16 @@ class StoredTrial(TrialFacts):
         """The switch with which it came to its end; that with which it began if it is unknown."""
         held = self.guard.held_percent
         return self.switch_percent if held is None else held
+
+    def is_with(self, protocols: Protocols) -> bool:
+        """Whether it was made with these protocols, or with the first one alone."""
+        job = self.job
+        is_alike = (job.second_protocol, job.momentum_after_switch) == (
+            protocols.second_protocol,
+            protocols.momentum_after_switch,
+        )
+        never_switches = self.switch_percent == BASELINE_PERCENT
+        return job.first_protocol == protocols.first_protocol and (never_switches or is_alike)
 
     def counts_with(self, first_protocol: str, second_protocol: str) -> bool:
         """Whether it trained with these protocols, or with the first one alone."""

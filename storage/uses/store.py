@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -63,6 +64,22 @@ def chosen_phases(database: Database, policy: TimingPolicy) -> list[str]:
         .order_by(TRIALS.c.trial_id)
     )
     return [row.reason for row in database.rows(query)]
+
+
+def uses_of_all(database: Database, versions: Sequence[TimingPolicy]) -> list[UseSummary]:
+    """Sums up how well each version does, given all versions of some jobs; reads the uses once."""
+    jobs: dict[str, list[StoredTrial]] = {one.job.fingerprint: [] for one in versions}
+    only = next(iter(jobs)) if len(jobs) == 1 else None
+    for use in TrialStore(database).each_trial(kinds=("use",), fingerprint=only):
+        if use.job.fingerprint in jobs:
+            jobs[use.job.fingerprint].append(use)
+    return [
+        use_summary(
+            judged_by(policy, versions),
+            [use for use in jobs[policy.job.fingerprint] if use.is_with(policy.protocols)],
+        )
+        for policy in versions
+    ]
 
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:

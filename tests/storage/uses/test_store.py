@@ -6,9 +6,10 @@ import random
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, event, text
 
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
@@ -17,11 +18,11 @@ from syncswitch.storage.policies.file import PolicyFile
 from syncswitch.storage.policies.registry import PolicyRegistry, import_policies
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
-from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
+from syncswitch.storage.records.job import Protocols, RegisteredWorkload, RunConditions
 from syncswitch.storage.records.policy import TimingPolicy, whole_use
 from syncswitch.storage.records.trial import RunEvent
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.uses.store import hand_out_seed, record_use, uses, uses_of
+from syncswitch.storage.uses.store import hand_out_seed, record_use, uses, uses_of, uses_of_all
 from syncswitch.storage.uses.summary import Drift, UseSummary, drift_of
 from tests.storage.conftest import (
     IDENTITY,
@@ -110,6 +111,35 @@ def test_a_policy_may_have_another_version_in_another_database(
         assert record_use(other, use_of(earlier))
         assert uses_of(other, imported.policy).uses == 1
         assert frames.uses(other)["policy_version"].tolist() == [2]
+
+
+def test_the_uses_of_all_versions_are_read_at_once(
+    database: Database, used_policy: TimingPolicy
+) -> None:
+    later = replace(used_policy, study="later", created_at=STARTED_AT.isoformat())
+    others = replace(later, study="others", protocols=Protocols("bsp", "ssp:3"))
+    registry = PolicyRegistry(database)
+    later, others = registry.publish(later), registry.publish(others)
+    for use in (use_of(used_policy), use_of(later, 1), use_of(later, 2)):
+        assert record_use(database, use)
+    versions, asked = registry.policies(), list[str]()
+    expected = [uses_of(database, one) for one in versions]
+    assert [one.uses for one in expected] == [0, 2, 1]
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def note(*given: Any) -> None:
+        if given[2].startswith("SELECT"):
+            asked.append(given[2])
+
+    try:
+        counts = []
+        for some in (versions, versions[:1]):
+            asked.clear()
+            assert uses_of_all(database, some) == expected[: len(some)]
+            counts.append(len(asked))
+        assert counts[0] == counts[1] > 0
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
 
 
 def test_how_a_policy_does(database: Database, used_policy: TimingPolicy) -> None:
