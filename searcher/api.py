@@ -7,7 +7,6 @@ names parameters as they are called here.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +16,7 @@ from pydantic import Field, SkipValidation
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.mlflow import check_copies, copy_to_mlflow
-from syncswitch.searcher.python_calls import WORDS, checked
+from syncswitch.searcher.python_calls import WORDS, checked, tell
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
@@ -37,8 +36,6 @@ from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
 
 __all__ = ["report", "search", "sweep", "train"]
-
-_LOG = logging.getLogger(__name__)
 
 
 @checked
@@ -145,7 +142,7 @@ def search(
     plan, job = plan_search(chosen, request, decides, threshold_is_given=threshold is not None)
     for word in (job.note, too_short(job.identity, plan.strategy)):
         if word is not None:
-            _LOG.warning(word)
+            tell(word)
     with open_database(url, create=True) as database:
         found = Search(
             database,
@@ -158,7 +155,7 @@ def search(
             tensorboard=tensorboard,
         )
         policy = found.run().policy
-        copy_to_mlflow(mlflow, database, [job.identity], _LOG.warning)
+        copy_to_mlflow(mlflow, database, [job.identity], tell)
         return policy
 
 
@@ -233,8 +230,7 @@ def sweep(
         workload,
         at,
         policies=[
-            policy_named(one, url, _LOG.warning) if isinstance(one, str) else one
-            for one in policies
+            policy_named(one, url, tell) if isinstance(one, str) else one for one in policies
         ],
         protocols=protocols,
         workers=workers,
@@ -250,10 +246,10 @@ def sweep(
     check_copies(tensorboard, mlflow)
     for word in dict.fromkeys(job.note for job in plan.jobs):
         if word is not None:
-            _LOG.warning(word)
+            tell(word)
     with open_database(url, create=True) as database:
         swept = plan.run(database, tensorboard=tensorboard, reporter=reporter)
-        copy_to_mlflow(mlflow, database, [job.identity for job in plan.jobs], _LOG.warning)
+        copy_to_mlflow(mlflow, database, [job.identity for job in plan.jobs], tell)
         return swept
 
 

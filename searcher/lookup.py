@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated
 
 from pydantic import Field
 
 from syncswitch.searcher.known_policies import look_up
-from syncswitch.searcher.python_calls import WORDS, checked
+from syncswitch.searcher.python_calls import checked, tell
 from syncswitch.searcher.selection import ClusterKind, Selection, none_found, split_choice
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
-from syncswitch.storage.errors import Said
 from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.policy import TimingPolicy
 
 __all__ = ["lookup"]
-
-_LOG = logging.getLogger(__name__)
 
 
 @checked
@@ -64,8 +60,4 @@ def lookup(
     if holds_nothing(url):
         raise none_found([], selection, url)
     with open_database(url, create=False) as database:
-        return look_up(database, selection, _warn)[0].policy
-
-
-def _warn(said: Said) -> None:
-    _LOG.warning(WORDS.say(said))
+        return look_up(database, selection, tell)[0].policy

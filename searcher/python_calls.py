@@ -14,7 +14,7 @@ from pydantic import ConfigDict, ValidationError, validate_call
 from typing_extensions import override
 
 from syncswitch.searcher.experimental import used_features
-from syncswitch.storage.errors import Run, Set, SyncSwitchError, UserError, Words
+from syncswitch.storage.errors import Run, Said, Set, SyncSwitchError, UserError, Words
 from syncswitch.storage.marks import warn_of_experimental
 
 _LOG = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
     @functools.wraps(function)
     def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
         if "tell" in names and "tell" not in options:
-            options["tell"] = lambda said: _LOG.warning(WORDS.say(said))
+            options["tell"] = tell
         if "trainer" in names:
             with suppress(TypeError):  # the check says what is wrong
                 for used, value in used_features(signature.bind(*arguments, **options).arguments):
@@ -84,3 +84,8 @@ def _is_of_trainer(name: str) -> bool:
 
 WORDS = _PythonWords()
 """What messages call parameters and commands in Python."""
+
+
+def tell(said: Said) -> None:
+    """Tells people by the log, in the words of Python."""
+    _LOG.warning("%s", WORDS.say(said))
