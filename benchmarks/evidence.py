@@ -2,8 +2,8 @@
 
     python -m benchmarks.evidence [--jobs pairs letters ...] [--seeds 12]
         [--percents 100 50 25 12.5 6.25 3.125 0] [--file evidence.jsonl]
-        [--folder benchmarks/evidence] [--worker-steps N]
-    python -m benchmarks.learning --jobs benchmarks/evidence
+        [--folder benchmarks/recordings] [--worker-steps N]
+    python -m benchmarks.learning --jobs benchmarks/recordings
 
 The first switches each job from BSP to ASP at each of the points, without a guard, on its simulated
 cluster (`benchmarks.evidence_jobs`), and writes a file of a few kilobytes for each job; the second
@@ -27,7 +27,7 @@ from benchmarks.trainings import Recorded, guarded_job
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.model.kept import kept_for_the_next
 
-FOLDER = Path(__file__).parent / "evidence"
+FOLDER = Path(__file__).parent / "recordings"
 JOBS = {job.workload.name: job for job in EVIDENCE}
 
 
