@@ -30,7 +30,8 @@ from syncswitch.storage.errors import FatalError, RecordingError
 from syncswitch.storage.files import check_plain_file
 from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.flat import flat, nested
-from syncswitch.storage.records.job import LARGEST_INTEGER, ScheduledJob
+from syncswitch.storage.records.job import ScheduledJob
+from syncswitch.storage.records.limits import LARGEST_INTEGER
 from syncswitch.storage.records.trial import (
     LONGEST_SECONDS,
     Evaluation,

@@ -12,7 +12,7 @@ from syncswitch.cli.completion import complete_policy, complete_workload
 from syncswitch.cli.options import Decorator, combined, protocols_option, workers_option
 from syncswitch.searcher.selection import ClusterKind, Selection, split_choice
 from syncswitch.storage.policies.registry import CURRENT
-from syncswitch.storage.records.job import LARGEST_INTEGER
+from syncswitch.storage.records.limits import LARGEST_INTEGER
 
 cluster_option = click.option(
     "--cluster",

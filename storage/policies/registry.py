@@ -30,13 +30,8 @@ from syncswitch.storage.errors import SEARCH_FIRST, Command, PolicyError, Run
 from syncswitch.storage.policies.file import PolicyFile, checked_content, job_mismatch
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import (
-    LARGEST_INTEGER,
-    Job,
-    Protocols,
-    RegisteredWorkload,
-    ScheduledJob,
-)
+from syncswitch.storage.records.job import Job, Protocols, RegisteredWorkload, ScheduledJob
+from syncswitch.storage.records.limits import LARGEST_INTEGER
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import add_rows, columns_of, record_of

@@ -6,41 +6,18 @@ The models have the fields of the records, with limits on their values.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from syncswitch.storage.formats import POLICY
-from syncswitch.storage.records.flat import columns
+from syncswitch.storage.records.flat import Column, columns
 from syncswitch.storage.records.guard import Band, BandPoint, BelievedBand
-from syncswitch.storage.records.job import LARGEST_INTEGER, Job, ScheduledJob
+from syncswitch.storage.records.job import Job, ScheduledJob
+from syncswitch.storage.records.limits import LARGEST_INTEGER, LARGEST_WORKER_STEP
 from syncswitch.storage.records.metric import MetricGoal
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
-
-_LARGEST_WORKER_STEP = 2**63 - 1
-_COUNTS = ("batch_size", "version", "workers")
-_INDICES = ("replicate", "runs", "threshold_runs", "trial_number")
-_LENGTHS = ("evaluation_interval_worker_steps", "total_worker_steps")
-_NAMES = ("name", "reference", "workload", "first_protocol", "second_protocol", "strategy", "study")
-_NOT_NEGATIVE = ("baseline_seconds", "expected_time", "speed_up_low", "speed_up_high", "threshold")
-_SHARES = ("baseline_kept_share", "confidence", "delivered_share", "min_kept_share", "kept_share")
-_LIMITS: Mapping[str, Mapping[str, Any]] = {
-    **{key: {"ge": 1, "le": LARGEST_INTEGER} for key in _COUNTS},
-    **{key: {"ge": 0, "le": LARGEST_INTEGER} for key in _INDICES},
-    **{key: {"ge": 1, "le": _LARGEST_WORKER_STEP} for key in _LENGTHS},
-    **{key: {"min_length": 1} for key in _NAMES},
-    **{key: {"ge": 0} for key in (*_NOT_NEGATIVE, "training_seconds", "deviation")},
-    **{key: {"ge": 0, "le": 1} for key in _SHARES},
-    "created_at": {"json_schema_extra": {"format": "date-time"}},
-    "fingerprint": {"pattern": "^[0-9a-f]{64}$"},
-    "reason": {"min_length": 1, "max_length": 255},
-    "simulated_cluster": {"min_length": 1, "max_length": 64},
-    "switch_percent": {"ge": 0, "le": 100},
-    # The model may be tested before it is trained.
-    "worker_step": {"ge": 0, "le": _LARGEST_WORKER_STEP},
-}
 
 
 class _Content(BaseModel):
@@ -58,11 +35,21 @@ def _model(name: str, record: type, meaning: str, **types: Any) -> type[BaseMode
     hints = {**{field: one.hint for field, one in stated.items()}, **types}
     content: dict[str, Any] = {}
     for field, kind in hints.items():
-        said = stated[field].meaning if field in stated else None
-        told = None if said is None else said.replace("None", "null")
-        limits = _LIMITS.get(field, {})
-        content[field] = kind, Field(description=told, **limits)
+        content[field] = kind, _described(stated[field]) if field in stated else Field()
     return create_model(name, __base__=_Content, __doc__=meaning, **content)
+
+
+def _described(column: Column) -> Any:
+    said, limits = column.meaning, column.limits
+    return Field(
+        description=None if said is None else said.replace("None", "null"),
+        ge=limits.least,
+        le=limits.most,
+        min_length=limits.shortest,
+        max_length=limits.longest,
+        pattern=limits.pattern,
+        json_schema_extra=None if limits.form is None else {"format": limits.form},
+    )
 
 
 def _moment(value: str) -> str:
@@ -122,7 +109,7 @@ WorkloadContent = _model(
     "WorkloadContent",
     Job,
     "The job that the policy was found for; null is what was not recorded.",
-    reference=str,
+    reference=Annotated[str, Field(min_length=1)],
     metric_goal=MetricGoal,
 )
 
@@ -181,7 +168,7 @@ def policy_schema() -> dict[str, Any]:
 
 def largest_integer(name: str) -> int:
     """Returns the largest integer that a column of this name holds in every database."""
-    return _LARGEST_WORKER_STEP if "worker_step" in name else LARGEST_INTEGER
+    return LARGEST_WORKER_STEP if "worker_step" in name else LARGEST_INTEGER
 
 
 def first_fault(error: ValidationError) -> str:

@@ -1,29 +1,30 @@
 """Values that nest, as columns side by side, and back: for tables, files, frames and JSON.
 
 A field whose type is a dataclass stands for the columns of that record. The column of any other
-field has its name, unless the record's `COLUMNS` has another one. So each column is described once:
-by an annotation, `runs: Annotated[int, "completed runs"]`, or in the docstring of its record.
+field has its name, unless the record's `COLUMNS` has another one. So each column is described once,
+by an annotation: `runs: Annotated[int, "completed runs", Limits(least=1)]`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from syncswitch.storage.records.limits import Limits
+
 _Record = TypeVar("_Record")
-_MEANINGS = re.compile(r"^        (\w+): ((?:.|\n {12})+)", re.MULTILINE)
 
 
 class Column(NamedTuple):
-    """A column of a record: its name, the type of its values, and its meaning if that is stated."""
+    """A column of a record: its name, the type of its values, and what is stated of them."""
 
     name: str
     hint: Any
     meaning: str | None
+    limits: Limits
 
     @property
     def kind(self) -> type:
@@ -48,15 +49,17 @@ class _Field(NamedTuple):
 @cache
 def _fields(record: type) -> tuple[_Field, ...]:
     hints = get_type_hints(record, include_extras=True)
-    said = {name: " ".join(text.split()) for name, text in _MEANINGS.findall(record.__doc__ or "")}
     renamed: Mapping[str, str] = getattr(record, "COLUMNS", {})
     found = []
     for name in [one.name for one in fields(record)] if is_dataclass(record) else hints:
-        hint, meaning = hints[name], said.get(name)
+        hint: Any = hints[name]
+        stated: list[Any] = []
         if get_origin(hint) is Annotated:
-            hint, meaning = get_args(hint)
+            hint, *stated = get_args(hint)
+        meaning = next((one for one in stated if isinstance(one, str)), None)
+        limits = next((one for one in stated if isinstance(one, Limits)), Limits())
         part = hint if isinstance(hint, type) and is_dataclass(hint) else None
-        found.append(_Field(name, part, Column(renamed.get(name, name), hint, meaning)))
+        found.append(_Field(name, part, Column(renamed.get(name, name), hint, meaning, limits)))
     return tuple(found)
 
 

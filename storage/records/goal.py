@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from syncswitch.storage.records.limits import INDEX, NOT_NEGATIVE
+
 _USUAL_DEVIATION, _USUAL_RUNS = 0.5, 2
 """Thresholds by which runs differ, as far as the searcher knows before any, and its weight in runs.
 
@@ -31,9 +33,10 @@ class AllowedLoss:
         float,
         "beta, the accuracy that may be lost, in the unit of the metric; 0 if it has yet to be"
         " measured, in runs with the first protocol alone",
+        NOT_NEGATIVE,
     ]
     runs: Annotated[
-        int, "in how many first such runs the threshold is measured; 0 if it was given"
+        int, "in how many first such runs the threshold is measured; 0 if it was given", INDEX
     ] = 0
 
     @property

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.goal import Goal, deviation_of
 from syncswitch.storage.records.job import EARLY_RULES
+from syncswitch.storage.records.limits import INDEX, NOT_NEGATIVE, WORKER_STEP
 
 _MOST_HALVINGS = 6  # as in a usual search
 _SAFE_PERCENT = 25.0
@@ -36,35 +37,34 @@ FALSE_ALARMS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class BandPoint:
-    """Tests of the first protocol alone after the same worker-steps.
+    """Tests of the first protocol alone after the same worker-steps."""
 
-    Attributes:
-        worker_step: The number of worker-steps.
-        accuracy: Mean accuracy of the evaluations.
-        deviation: Standard deviation of an evaluation between the runs; 0 for a single run.
-    """
-
-    worker_step: int
-    accuracy: float
-    deviation: float
+    worker_step: Annotated[int, "The number of worker-steps.", WORKER_STEP]
+    accuracy: Annotated[float, "Mean accuracy of the evaluations."]
+    deviation: Annotated[
+        float,
+        "Standard deviation of an evaluation between the runs; 0 for a single run.",
+        NOT_NEGATIVE,
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Results of the first protocol alone, which a guarded run is compared with.
+    """Results of the first protocol alone, which a guarded run is compared with."""
 
-    Attributes:
-        target_accuracy: A, the accuracy to reach; None until it is measured, then
-            `runs` is 0 and `curve` empty, and a run is compared with its own evaluations.
-        threshold: beta, the accuracy that may be lost; 0 until it is measured.
-        runs: Number of runs that the curve rests on.
-        curve: Points in ascending order of worker-steps; empty if no curve is known.
-    """
-
-    target_accuracy: float | None
-    threshold: float
-    runs: int = 0
-    curve: tuple[BandPoint, ...] = ()
+    target_accuracy: Annotated[
+        float | None,
+        "A, the accuracy to reach; None until it is measured, then `runs` is 0 and `curve` "
+        "empty, and a run is compared with its own evaluations.",
+    ]
+    threshold: Annotated[
+        float, "beta, the accuracy that may be lost; 0 until it is measured.", NOT_NEGATIVE
+    ]
+    runs: Annotated[int, "Number of runs that the curve rests on.", INDEX] = 0
+    curve: Annotated[
+        tuple[BandPoint, ...],
+        "Points in ascending order of worker-steps; empty if no curve is known.",
+    ] = ()
 
     @property
     def goal(self) -> Goal | None:
@@ -90,13 +90,9 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class BelievedBand(Band):
-    """The band of one run, of which more is known than a policy has.
+    """The band of one run, of which more is known than a policy has."""
 
-    Attributes:
-        error: How much more than the threshold the run may lose.
-    """
-
-    error: float = 0.0
+    error: Annotated[float, "How much more than the threshold the run may lose."] = 0.0
 
     @property
     def margin(self) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from syncswitch.storage.records.digest import digest_of
 from syncswitch.storage.records.flat import flat, nested
+from syncswitch.storage.records.limits import CLUSTER, COUNT, DIGEST, LENGTH, NAME
 from syncswitch.storage.records.metric import DescribedMetric, Metric
 
-LARGEST_INTEGER = 2**31 - 1
 """The largest integer that an integer column holds in every database."""
 
 MOST_WORKER_STEPS = 10**15
@@ -47,34 +47,26 @@ class JobKey:
     """A job by its fingerprint, and what people and tables know it by.
 
     Attributes:
-        fingerprint: Fingerprint of the job.
-        workload: Name of the workload, for people.
-        workers: n, the size of the cluster.
-        total_worker_steps: W, the length of the job.
         metric: The metric that its runs are compared by.
     """
 
-    fingerprint: str
-    workload: str
-    workers: int
-    total_worker_steps: int
+    fingerprint: Annotated[str, "Fingerprint of the job.", DIGEST]
+    workload: Annotated[str, "Name of the workload, for people.", NAME]
+    workers: Annotated[int, "n, the size of the cluster.", COUNT]
+    total_worker_steps: Annotated[int, "W, the length of the job.", LENGTH]
     metric: Metric
 
 
 @dataclass(frozen=True, slots=True)
 class Protocols:
-    """How a job is trained, but for when it switches.
+    """How a job is trained, but for when it switches."""
 
-    Attributes:
-        first_protocol: Protocol before the switch, for example `bsp`.
-        second_protocol: Protocol after the switch, for example `asp`.
-        momentum_after_switch: The momentum of the second protocol, for example `own`; None if it is
-            not known.
-    """
-
-    first_protocol: str
-    second_protocol: str
-    momentum_after_switch: str | None = None
+    first_protocol: Annotated[str, "Protocol before the switch, for example `bsp`.", NAME]
+    second_protocol: Annotated[str, "Protocol after the switch, for example `asp`.", NAME]
+    momentum_after_switch: Annotated[
+        str | None,
+        "The momentum of the second protocol, for example `own`; None if it is not known.",
+    ] = None
 
     @property
     def pair(self) -> str:
@@ -99,30 +91,24 @@ def first_rule(rule: str | None, batch_size: int | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a job trains; all that is unknown is None, as of imported jobs and commands.
+    """How a job trains; all that is unknown is None, as of imported jobs and commands."""
 
-    Attributes:
-        model: Digest of the model's structure (layers and shapes, no weights).
-        data_set: Declared name of the data set.
-        loss: Name of the training loss.
-        optimizer: The optimizer and its settings, as canonical JSON.
-        batch_size: B, examples per worker-step.
-        learning_rate: eta, for one worker.
-        momentum: Momentum of the optimizer; 0 if it has none.
-        learning_rate_boundaries: `(worker_step, factor)`: from that worker-step on the learning
-            rate is eta times factor.
-        evaluation_interval_worker_steps: Worker-steps from one evaluation of the model to the next.
-    """
-
-    model: str | None = None
-    data_set: str | None = None
-    loss: str | None = None
-    optimizer: str | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    momentum: float | None = None
-    learning_rate_boundaries: tuple[tuple[int, float], ...] | None = None
-    evaluation_interval_worker_steps: int | None = None
+    model: Annotated[
+        str | None, "Digest of the model's structure (layers and shapes, no weights)."
+    ] = None
+    data_set: Annotated[str | None, "Declared name of the data set."] = None
+    loss: Annotated[str | None, "Name of the training loss."] = None
+    optimizer: Annotated[str | None, "The optimizer and its settings, as canonical JSON."] = None
+    batch_size: Annotated[int | None, "B, examples per worker-step.", COUNT] = None
+    learning_rate: Annotated[float | None, "eta, for one worker."] = None
+    momentum: Annotated[float | None, "Momentum of the optimizer; 0 if it has none."] = None
+    learning_rate_boundaries: Annotated[
+        tuple[tuple[int, float], ...] | None,
+        "`(worker_step, factor)`: from that worker-step on the learning rate is eta times factor.",
+    ] = None
+    evaluation_interval_worker_steps: Annotated[
+        int | None, "Worker-steps from one evaluation of the model to the next.", LENGTH
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +119,18 @@ class Job:
     people use; a job whose model is unknown is also identified by its name.
 
     Attributes:
-        name: The name for people, for example `digits`.
-        total_worker_steps: W, the length of the job.
-        workers: n, the size of the cluster.
         recipe: How it trains.
         metric: The metric that is called accuracy.
-        simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
     """
 
-    name: str
-    total_worker_steps: int
-    workers: int
+    name: Annotated[str, "The name for people, for example `digits`.", NAME]
+    total_worker_steps: Annotated[int, "W, the length of the job.", LENGTH]
+    workers: Annotated[int, "n, the size of the cluster.", COUNT]
     recipe: Recipe
     metric: DescribedMetric
-    simulated_cluster: str | None = None
+    simulated_cluster: Annotated[
+        str | None, "Digest of the profile of a simulated cluster; None for a real one.", CLUSTER
+    ] = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Job:
@@ -395,32 +379,28 @@ class SearchInfo:
     """The settings of one search, which is one Optuna study.
 
     Attributes:
-        study: Name of the Optuna study.
-        fingerprint: Fingerprint of the job.
         protocols: The protocols that it looks at now, in the end those of its policy.
-        strategy: Name of the strategy.
-        halvings: M, how often the range of switch points may be halved.
-        runs: R, the repeats per switch point.
-        threshold: beta, the accuracy that may be lost.
-        target_accuracy: The target as given; None if the search measures it.
-        trainer: Name of the trainer.
-        base_seed: The seed from which those of the trials follow.
-        options: Further options of the strategy, as JSON values by name; they stay those of the
-            search's first registration.
-        pairs: The pairs of protocols that are searched together; empty for a search of one pair.
-        dropped: Why it has no policy for other pairs, by the pair.
     """
 
-    study: str
-    fingerprint: str
+    study: Annotated[str, "Name of the Optuna study."]
+    fingerprint: Annotated[str, "Fingerprint of the job."]
     protocols: Protocols
-    strategy: str
-    halvings: int
-    runs: int
-    threshold: float
-    target_accuracy: float | None
-    trainer: str
-    base_seed: int
-    options: Mapping[str, bool | int | float | str | list[Any] | None] = field(default_factory=dict)
-    pairs: Sequence[str] = field(default_factory=list)
-    dropped: Mapping[str, str] = field(default_factory=dict)
+    strategy: Annotated[str, "Name of the strategy."]
+    halvings: Annotated[int, "M, how often the range of switch points may be halved."]
+    runs: Annotated[int, "R, the repeats per switch point."]
+    threshold: Annotated[float, "beta, the accuracy that may be lost."]
+    target_accuracy: Annotated[float | None, "The target as given; None if the search measures it."]
+    trainer: Annotated[str, "Name of the trainer."]
+    base_seed: Annotated[int, "The seed from which those of the trials follow."]
+    options: Annotated[
+        Mapping[str, bool | int | float | str | list[Any] | None],
+        "Further options of the strategy, as JSON values by name; they stay those of the "
+        "search's first registration.",
+    ] = field(default_factory=dict)
+    pairs: Annotated[
+        Sequence[str],
+        "The pairs of protocols that are searched together; empty for a search of one pair.",
+    ] = field(default_factory=list)
+    dropped: Annotated[Mapping[str, str], "Why it has no policy for other pairs, by the pair."] = (
+        field(default_factory=dict)
+    )

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 ACCURACY_NAME = "accuracy"
 MetricGoal = Literal["max", "min"]
@@ -77,13 +77,6 @@ class Metric:
     Everything that compares runs uses their *accuracy*, of which more is always better: the value
     of the metric, or its negative if less of the metric is better. So only this class knows about
     directions.
-
-    Attributes:
-        name: Name for people, such as `accuracy` or `MeanAbsoluteError`.
-        goal: `max` if more is better, or `min`.
-        unit: Unit of its values; None for none.
-        lowest: Least possible value; None for no limit.
-        highest: Largest possible value; None for no limit.
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {
@@ -94,11 +87,13 @@ class Metric:
         "highest": "metric_highest",
     }
 
-    name: str = ACCURACY_NAME
-    goal: str = "max"
-    unit: str | None = None
-    lowest: float | None = 0.0
-    highest: float | None = 1.0
+    name: Annotated[str, "Name for people, such as `accuracy` or `MeanAbsoluteError`."] = (
+        ACCURACY_NAME
+    )
+    goal: Annotated[str, "`max` if more is better, or `min`."] = "max"
+    unit: Annotated[str | None, "Unit of its values; None for none."] = None
+    lowest: Annotated[float | None, "Least possible value; None for no limit."] = 0.0
+    highest: Annotated[float | None, "Largest possible value; None for no limit."] = 1.0
 
     @property
     def is_less_better(self) -> bool:
@@ -247,23 +242,19 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMetric:
-    """The metric of a job, as its model describes it; a `Metric` but for its name.
-
-    Attributes:
-        description: Its name, or how it is made as canonical JSON; None if unknown.
-        goal: `max` if more of the metric is better, or `min`.
-        unit: Unit of the metric; None for none.
-        lowest: Least possible value of the metric; None for no limit.
-        highest: Largest possible value of the metric; None for no limit.
-    """
+    """The metric of a job, as its model describes it; a `Metric` but for its name."""
 
     COLUMNS: ClassVar[Mapping[str, str]] = {**Metric.COLUMNS, "description": "metric"}
 
-    description: str | None
-    goal: str = "max"
-    unit: str | None = None
-    lowest: float | None = 0.0
-    highest: float | None = 1.0
+    description: Annotated[
+        str | None, "Its name, or how it is made as canonical JSON; None if unknown."
+    ]
+    goal: Annotated[str, "`max` if more of the metric is better, or `min`."] = "max"
+    unit: Annotated[str | None, "Unit of the metric; None for none."] = None
+    lowest: Annotated[float | None, "Least possible value of the metric; None for no limit."] = 0.0
+    highest: Annotated[float | None, "Largest possible value of the metric; None for no limit."] = (
+        1.0
+    )
 
     @property
     def metric(self) -> Metric:

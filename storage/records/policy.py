@@ -10,6 +10,16 @@ from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import JobKey, Protocols, ScheduledJob
+from syncswitch.storage.records.limits import (
+    COUNT,
+    INDEX,
+    MOMENT,
+    NAME,
+    NOT_NEGATIVE,
+    PERCENT,
+    REASON,
+    SHARE,
+)
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec
 
 
@@ -17,13 +27,13 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, Tria
 class Evidence:
     """One trial that a timing policy rests on."""
 
-    study: str
-    trial_number: int
-    switch_percent: float
-    replicate: int
+    study: Annotated[str, NAME]
+    trial_number: Annotated[int, INDEX]
+    switch_percent: Annotated[float, PERCENT]
+    replicate: Annotated[int, INDEX]
     converged_accuracy: float
     diverged: bool
-    training_seconds: float
+    training_seconds: Annotated[float, NOT_NEGATIVE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +44,30 @@ class Promise:
         float | None,
         "probability that guarded runs take less time than the baseline; without a guard,"
         " that enough keep the accuracy",
+        SHARE,
     ] = None
     kept_share: Annotated[
-        float | None, "expected share of runs without a guard that lose at most beta"
+        float | None, "expected share of runs without a guard that lose at most beta", SHARE
     ] = None
     delivered_share: Annotated[
         float | None,
         "the same share among the models that guarded runs deliver: one whose switch failed is"
         " trained on from an earlier state",
+        SHARE,
     ] = None
-    baseline_kept_share: Annotated[float | None, "the same share with the first protocol alone"] = (
-        None
-    )
+    baseline_kept_share: Annotated[
+        float | None, "the same share with the first protocol alone", SHARE
+    ] = None
     expected_time: Annotated[
-        float | None, "expected time of a later run over the baseline's, failed switches included"
+        float | None,
+        "expected time of a later run over the baseline's, failed switches included",
+        NOT_NEGATIVE,
     ] = None
     reason: Annotated[
         str | None,
         "why it is the first protocol alone, as a clause such as `an earlier switch saves no time`;"
         " null if it is not, or no reason is known",
+        REASON,
     ] = None
 
 
@@ -64,16 +79,19 @@ class Measured:
         float | None, "mean accuracy at the switch point; null if no run was made there"
     ] = None
     training_seconds: Annotated[
-        float | None, "mean training time of a whole run there; null if no run was made"
+        float | None,
+        "mean training time of a whole run there; null if no run was made",
+        NOT_NEGATIVE,
     ] = None
     baseline_seconds: Annotated[
-        float | None, "the same with the first protocol alone; null if unknown"
+        float | None, "the same with the first protocol alone; null if unknown", NOT_NEGATIVE
     ] = None
     speed_up_low: Annotated[
         float | None,
         "lower end of the 90 % interval of the speed-up; null if too few runs were timed",
+        NOT_NEGATIVE,
     ] = None
-    speed_up_high: Annotated[float | None, "upper end of the interval"] = None
+    speed_up_high: Annotated[float | None, "upper end of the interval", NOT_NEGATIVE] = None
 
     @property
     def speed_up(self) -> float | None:
@@ -90,43 +108,47 @@ class TimingPolicy:
     Attributes:
         job: The job that it was found for.
         protocols: The protocols that it was found for.
-        version: 1, 2, ... per fingerprint.
-        switch_percent: Percent of W in the first protocol.
-        target_accuracy: A, mean converged accuracy of the first protocol alone, or as given; None
-            until a run of the first protocol alone has measured it.
         allowed: How much accuracy may be lost.
         measured: What the runs of the search measured.
         promise: What is expected of later runs.
-        strategy: Name of the strategy that decided.
-        study: Name of the Optuna study that found it.
-        evidence: The completed trials of that study.
-        created_at: Time of creation, ISO 8601, UTC.
-        software: Version by name of distribution.
-        guarded: Whether it was found for trainings that go back to a switch that failed, as those
-            of `syncswitch-run` do; if not, it has to hold without a guard.
-        min_kept_share: The share of runs without a guard that has to keep the accuracy, 0 to
-            1, or the first protocol's own share less 1 - min_kept_share; None for guarded
-            runs, and if the strategy has none.
-        band: Results of the first protocol alone, which a training with this policy is compared
-            with while it runs; None if they were not recorded.
     """
 
     job: JobKey
     protocols: Protocols
-    version: int
-    switch_percent: float
-    target_accuracy: float | None
+    version: Annotated[int, "1, 2, ... per fingerprint.", COUNT]
+    switch_percent: Annotated[float, "Percent of W in the first protocol.", PERCENT]
+    target_accuracy: Annotated[
+        float | None,
+        "A, mean converged accuracy of the first protocol alone, or as given; None until a "
+        "run of the first protocol alone has measured it.",
+    ]
     allowed: AllowedLoss
     measured: Measured
-    strategy: str
-    study: str
-    evidence: tuple[Evidence, ...]
-    created_at: str
+    strategy: Annotated[str, "Name of the strategy that decided.", NAME]
+    study: Annotated[str, "Name of the Optuna study that found it.", NAME]
+    evidence: Annotated[tuple[Evidence, ...], "The completed trials of that study."]
+    created_at: Annotated[str, "Time of creation, ISO 8601, UTC.", MOMENT]
     promise: Promise = Promise()
-    software: Mapping[str, str] = field(default_factory=dict)
-    guarded: bool = False
-    min_kept_share: float | None = None
-    band: Band | None = None
+    software: Annotated[Mapping[str, str], "Version by name of distribution."] = field(
+        default_factory=dict
+    )
+    guarded: Annotated[
+        bool,
+        "Whether it was found for trainings that go back to a switch that failed, as later runs"
+        " with a policy do; if not, it has to hold without a guard.",
+    ] = False
+    min_kept_share: Annotated[
+        float | None,
+        "The share of runs without a guard that has to keep the accuracy, 0 to 1, or the "
+        "first protocol's own share less 1 - min_kept_share; None for guarded runs, and if "
+        "the strategy has none.",
+        SHARE,
+    ] = None
+    band: Annotated[
+        Band | None,
+        "Results of the first protocol alone, which a training with this policy is compared "
+        "with while it runs; None if they were not recorded.",
+    ] = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TimingPolicy:

@@ -10,7 +10,8 @@ from typing import Any
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.job import LARGEST_INTEGER, ScheduledJob
+from syncswitch.storage.records.job import ScheduledJob
+from syncswitch.storage.records.limits import LARGEST_INTEGER
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import PolicyUse
 from syncswitch.storage.records.trial import LONGEST_SECONDS, Evaluation, TrialRecord, TrialSpec

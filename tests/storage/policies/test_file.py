@@ -201,6 +201,16 @@ def test_the_published_schema_is_that_of_the_model() -> None:
     assert json.loads(PUBLISHED.read_text()) == schema.policy_schema()
 
 
+def test_nothing_of_it_rests_on_docstrings() -> None:
+    script = "from syncswitch.storage.policies.schema import *; print(json.dumps(policy_schema()))"
+    words = [sys.executable, "-OO", "-c", f"import json; {script}"]
+    printed = subprocess.check_output(words, text=True)
+    assert (
+        json.loads(printed)["$defs"]["PolicyContent"]["properties"]
+        == (json.loads(PUBLISHED.read_text())["$defs"]["PolicyContent"]["properties"])
+    )
+
+
 def test_it_is_a_schema_with_a_name_and_explanations() -> None:
     published = schema.policy_schema()
     jsonschema.Draft202012Validator.check_schema(published)
