@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -72,21 +72,27 @@ class PolicyEntry:
 
 
 def current_ones(entries: Iterable[PolicyEntry]) -> list[PolicyEntry]:
-    """Returns the current policy of each job with each of its protocols, in the same order.
-
-    That is the one that the alias points at, or else the newest with these protocols.
-    """
-    chosen: dict[tuple[str, Protocols], PolicyEntry] = {}
+    """Returns the current policy of each job with each of its protocols, in the same order."""
+    alike: dict[tuple[str, Protocols], dict[int, PolicyEntry]] = {}
     for entry in entries:
         key = entry.policy.job.fingerprint, entry.policy.protocols
-        known = chosen.get(key)
-        if (
-            known is None
-            or CURRENT in entry.aliases
-            or (CURRENT not in known.aliases and entry.policy.version > known.policy.version)
-        ):
-            chosen[key] = entry
-    return list(chosen.values())
+        alike.setdefault(key, {})[entry.policy.version] = entry
+    pointed_at = (
+        next((version for version, one in versions.items() if CURRENT in one.aliases), None)
+        for versions in alike.values()
+    )
+    return [
+        versions[_current_of(versions, at)]
+        for versions, at in zip(alike.values(), pointed_at, strict=True)
+    ]
+
+
+def _current_of(versions: Collection[int], pointed_at: int | None) -> int:
+    """Returns which of the versions with the same protocols is current.
+
+    That is the one that the alias points at, or else the newest.
+    """
+    return pointed_at if pointed_at is not None and pointed_at in versions else max(versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +170,19 @@ def _point(connection: Connection, fingerprint: str, alias: str, version: int) -
 
 
 def _current(connection: Connection, fingerprint: str, protocols: Protocols) -> int | None:
-    """Returns the version that is current with these protocols; see `current_ones`."""
+    """Returns the version that is current with these protocols; None without any."""
     rule = POLICIES.c.momentum_after_switch.is_not_distinct_from(protocols.momentum_after_switch)
     versions = connection.scalars(
-        select(POLICIES.c.version)
-        .where(
+        select(POLICIES.c.version).where(
             POLICIES.c.fingerprint == fingerprint,
             POLICIES.c.first_protocol == protocols.first_protocol,
             POLICIES.c.second_protocol == protocols.second_protocol,
             rule,
         )
-        .order_by(POLICIES.c.version)
     ).all()
-    pointed_at = _pointed_at(connection, fingerprint, CURRENT)
-    return pointed_at if pointed_at in versions else next(reversed(versions), None)
+    if not versions:
+        return None
+    return _current_of(versions, _pointed_at(connection, fingerprint, CURRENT))
 
 
 def _pointed_at(connection: Connection, fingerprint: str, alias: str) -> int | None:
