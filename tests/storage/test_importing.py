@@ -149,9 +149,7 @@ class TestTable:
             run = rows("r32", "a")
             for row in run if not line else run[line - 2 : line - 1]:
                 row.update(change)
-            with pytest.raises(RecordingError) as error:
-                read(tmp_path, run)
-            said(error.value)
+            said.refusal("recording-invalid", read, tmp_path, run)
 
     def test_another_file_is_one_line(self, tmp_path: Path) -> None:
         path = tmp_path / "runs.csv"

@@ -20,16 +20,17 @@ from syncswitch.storage.database.inspection import (
     is_same_database,
     shown,
 )
-from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.errors import DatabaseError, ErrorCode
 from tests.storage.conftest import AtOnce
 from tests.wording import Said
 
 NOBODY = 65534
 
 
-def refusal(url: str, *, create: bool = True) -> str:
+def refusal(url: str, code: ErrorCode = "database-unusable", *, create: bool = True) -> str:
     with pytest.raises(DatabaseError) as caught:
         open_database(url, create=create)
+    assert caught.value.code == code, caught.value
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -67,7 +68,8 @@ def test_a_url_where_nothing_can_be_stored_is_refused(said: Said) -> None:
         "postgresql://h/d?prepare_threshold=many",
         "postgresql://h/d?prepare_threshold=1&prepare_threshold=2",
     ):
-        said(refusal(url))
+        is_driver = "nodriver" in url
+        said(refusal(url, "package-missing" if is_driver else "database-url-invalid"))
     assert not Path("x.db").exists()
 
 
@@ -126,9 +128,10 @@ def test_without_its_driver_a_server_is_refused_with_the_extra(missing: str) -> 
 
 
 def test_a_place_without_a_database_file_is_refused(tmp_path: Path) -> None:
-    assert f"{tmp_path} is a directory" in refusal(f"sqlite:///{tmp_path}")
+    assert f"{tmp_path} is a directory" in refusal(f"sqlite:///{tmp_path}", "database-foreign")
     assert f"mkdir -p {tmp_path}/no/such" in refusal(f"sqlite:///{tmp_path}/no/such/file.db")
-    assert f"no database at {tmp_path}/a.db" in refusal(f"sqlite:///{tmp_path}/a.db", create=False)
+    missing = refusal(f"sqlite:///{tmp_path}/a.db", "database-not-found", create=False)
+    assert f"no database at {tmp_path}/a.db" in missing
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "text").touch()
     assert "cannot read the database" in refusal(f"sqlite:///{tmp_path}/text/below.db")
@@ -178,7 +181,7 @@ def test_a_file_of_another_kind_is_refused_untouched(
     path: Path, sqlite_url: str, content: bytes, create: bool
 ) -> None:
     path.write_bytes(content)
-    assert "is not a SQLite database" in refusal(sqlite_url, create=create)
+    assert "is not a SQLite database" in refusal(sqlite_url, "database-foreign", create=create)
     with pytest.raises(DatabaseError, match="is not a SQLite database"):
         holds_nothing(sqlite_url)
     assert path.read_bytes() == content
@@ -234,7 +237,7 @@ def test_the_tables_of_another_application_are_refused_untouched(
             connection.execute(f"CREATE TABLE {name} ({column} TEXT)")
         connection.commit()
     before = path.read_bytes()
-    assert f"another application ({said}" in refusal(sqlite_url, create=create)
+    assert f"another application ({said}" in refusal(sqlite_url, "database-foreign", create=create)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
@@ -244,7 +247,7 @@ def test_nothing_is_held_before_our_tables_are_made(path: Path, sqlite_url: str)
     assert not path.exists()
     path.touch()  # an empty file is an empty database
     assert holds_nothing(sqlite_url)
-    assert "no results of syncswitch yet" in refusal(sqlite_url, create=False)
+    assert "no results of syncswitch yet" in refusal(sqlite_url, "nothing-recorded", create=False)
     assert path.read_bytes() == b""
     open_database(sqlite_url, create=True).close()
     assert not holds_nothing(sqlite_url)
@@ -282,7 +285,7 @@ def test_another_revision_is_refused_untouched(
         connection.commit()
     before = path.read_bytes()
     said = f"has tables of revision {revision}, and this syncswitch reads and writes '0006'; use"
-    assert said in refusal(sqlite_url)
+    assert said in refusal(sqlite_url, "database-outdated")
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
@@ -296,7 +299,7 @@ def test_tables_of_a_newer_version_are_refused_untouched(path: Path, sqlite_url:
     assert (
         "was made by a newer syncswitch: its tables are of revision '0107', and this one reads and"
         " writes '0006'; update syncswitch, or name"
-    ) in refusal(sqlite_url)
+    ) in refusal(sqlite_url, "newer-version")
     assert path.read_bytes() == before
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import ErrorCode, PolicyError
 from syncswitch.storage.policies import schema
 from syncswitch.storage.policies.file import (
     PolicyFile,
@@ -113,9 +113,10 @@ def band(*points: tuple[int, float, float]) -> dict[str, Any]:
     return {"target_accuracy": 0.9, "threshold": 0.01, "runs": 1, "curve": curve}
 
 
-def refusal(file: Path) -> str:
+def refusal(file: Path, code: ErrorCode = "policy-damaged") -> str:
     with pytest.raises(PolicyError) as caught:
         read_policy_file(file)
+    assert caught.value.code == code
     message = str(caught.value)
     assert "\n" not in message
     assert str(file) in message
@@ -132,8 +133,8 @@ def test_what_is_no_policy_file_is_refused(file: Path) -> None:
         assert "export it again" in refusal(file)
     file.write_text(content.decode(), encoding="utf-16")
     assert "is not UTF-8 text" in refusal(file)
-    assert "No such file" in refusal(file.with_name("none.json"))
-    assert "Is a directory" in refusal(file.parent)
+    assert "No such file" in refusal(file.with_name("none.json"), "file-unusable")
+    assert "Is a directory" in refusal(file.parent, "file-unusable")
 
 
 def test_an_altered_file_is_refused(file: Path, said: Said) -> None:
@@ -170,7 +171,8 @@ def test_an_altered_file_is_refused(file: Path, said: Said) -> None:
         document = json.loads(content)
         (document[part] if part else document)[name] = value
         file.write_text(json.dumps(document))
-        said(f"{place}: {refusal(file)}")
+        is_newer = (name, value) == ("schema_version", 3)
+        said(f"{place}: {refusal(file, 'newer-version' if is_newer else 'policy-damaged')}")
 
 
 def test_a_workload_that_the_policy_is_not_for_is_refused_even_with_a_new_checksum(
