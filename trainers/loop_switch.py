@@ -34,6 +34,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.formats import KEY, LOOP_STATE
 from syncswitch.storage.policies.file import json_content, read_plan, read_policy_file
 from syncswitch.storage.policies.unmeasured import (
+    LOOP_JOBS,
     check_one_says_when,
     unmeasured_policy,
     unmeasured_text,
@@ -106,9 +107,9 @@ class LoopSwitch:
 
     If `syncswitch-run` or a search started the script, that decides when to switch and how good the
     run has to be, and gets its measurements. With a policy file alone the run is added to
-    `NAME.uses.jsonl` beside the file. Without either it switches at 50 % of `total_steps`, as
-    it is unknown how early your second way may begin, and is compared with its own evaluations; a
-    warning says what to expect, and what is not known.
+    `NAME.uses.jsonl` beside the file. Without either it switches at 25 % of `total_steps`,
+    which local SGD tolerated in jobs that were measured, and is compared with its own evaluations;
+    a warning says what to expect, and what is not known.
 
     Args:
         policy: Policy file, or `{plan}` of `--trainer command`; None or empty for neither.
@@ -128,8 +129,7 @@ class LoopSwitch:
             `torch.distributed` if that is initialized at the first test.
         metric_name: Without a policy, the name of what is tested, for messages.
         metric_goal: Without a policy, whether more of it is better, `max`, or less, `min`; None for
-            an accuracy from 0 to 1. With a goal the switch is at 75 %, as it is unknown how much
-            may be lost.
+            an accuracy from 0 to 1.
 
     Attributes:
         events: The alarms so far, if this process decides.
@@ -211,11 +211,11 @@ class LoopSwitch:
             return
         (seed, switch_at, metric), self._first = self._first, None
         job = ScheduledJob.undescribed("loop", total_steps, 1, ("first", "second"), metric)
-        policy = unmeasured_policy(job, switch_at)
+        policy = unmeasured_policy(job, switch_at, is_loop=True)
         self._guarding = Guarding(_spec(policy, job, seed))
         self._to_tell = None
         if switch_at is None:
-            told = unmeasured_text(policy, lost, untested=self._untested)
+            told = unmeasured_text(policy, lost, jobs=LOOP_JOBS, untested=self._untested)
             self._to_tell = f"this run {told}"
         elif self._untested is not None:
             self.goes_untested(self._untested)

@@ -32,6 +32,9 @@ RECORDED = 7
 PANEL = 14
 """How many of them where each worker has an optimizer of Keras of its own."""
 
+LOOP_JOBS = "4 small jobs with local SGD in PyTorch"
+"""What is expected of loops rests on (`benchmarks.pytorch_local_sgd`)."""
+
 LEARNT = "learning-"
 """Prefix of the studies of policies that no search found."""
 
@@ -44,6 +47,10 @@ _ALIKE: Mapping[str | None, str] = {
     SEMI_SYNC: OWN_MOMENTUM,
     OWN_OPTIMIZER: OWN_OPTIMIZER,
 }
+# Averaged every 4 steps, without a guard, of the three that are judged by their accuracy; the share
+# of each counts alike. Of an error nothing is expected: it is that of a single job.
+_LOOP_PERCENT = 25.0
+_LOOP = Promise(kept_share=0.89, delivered_share=0.89, baseline_kept_share=0.89)
 _FILE = Path(__file__).with_name("first_runs.json")
 
 
@@ -68,17 +75,20 @@ def first_study(fingerprint: str, protocols: Protocols) -> str:
     return f"{LEARNT}{fingerprint[:12]}-{protocols.pair}-{protocols.momentum_after_switch}"
 
 
-def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = None) -> TimingPolicy:
+def unmeasured_policy(
+    identity: ScheduledJob, switch_percent: float | None = None, *, is_loop: bool = False
+) -> TimingPolicy:
     """Makes the policy for a job without measurements.
 
     It is guarded by its own evaluations, as there is no target. Where each worker keeps its
     own momentum after the switch it switches early, and where the second way is unknown
-    as late as the searcher would.
+    as late as the searcher would. The second way of a loop is taken for local SGD.
 
     Args:
         identity: The job.
         switch_percent: Another switch, of which nothing is expected; 100 is the first protocol
             alone. None for the usual one.
+        is_loop: Whether a loop of the user's own trains it.
 
     Raises:
         UserError: That is no percent.
@@ -90,7 +100,10 @@ def unmeasured_policy(identity: ScheduledJob, switch_percent: float | None = Non
         )
     threshold = identity.decided_by.usual_threshold
     promise = Promise()
-    if switch_percent is None:
+    if switch_percent is None and is_loop:
+        switch_percent = _LOOP_PERCENT
+        promise = _LOOP if threshold else Promise()
+    elif switch_percent is None:
         rule = _ALIKE.get(identity.momentum_after_switch)
         switch_percent, promise = _first_runs()[rule, threshold > 0]
     return TimingPolicy(
@@ -215,12 +228,12 @@ def expected_sentences(
     """Says what to expect of a policy whose target is not measured; empty if unknown.
 
     Where the job `has_runs`, their paces and how they differ count as well. Unless it `knows_time`,
-    the time is left out.
+    or where it is not expected, the time is left out.
     """
     promise = policy.promise
     delivered, usual = promise.delivered_share, promise.baseline_kept_share
     time = promise.expected_time
-    if delivered is None or usual is None or time is None:
+    if delivered is None or usual is None:
         return ""
     first = protocol_text(policy.protocols.first_protocol)
     time_by, share_by = "", ""
@@ -229,7 +242,9 @@ def expected_sentences(
         time_by = ", by the pace of this job's runs"
         share_by = f", by other jobs and these runs, {few} of them with {first} alone"
     rests_on = "Expected" if has_runs else "Expected from those jobs, not measured on this one"
-    in_time = f" {time:.2f} of the time of {first} alone{time_by}, and" if knows_time else ""
+    in_time = ""
+    if knows_time and time is not None:
+        in_time = f" {time:.2f} of the time of {first} alone{time_by}, and"
     return (
         f"{rests_on}:{in_time} a model"
         f" {_good_text(policy.threshold, first, policy.job.metric)} in about"

@@ -417,12 +417,12 @@ def test_a_loop_that_looks_beyond_the_next_switch_before_it_goes_back_is_guarded
     assert [switch.test(step, 0.2) for step in (300, 400, 500)] == [None, None, 250]
 
 
-def test_without_a_policy_it_switches_at_the_half_and_says_what_is_not_known(
+def test_without_a_policy_it_switches_at_a_quarter_and_says_what_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, said: Said
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = train(LoopSwitch(total_steps=W, clock=lambda: 0.0), lambda _: 0.9)
-    assert found == ([500], [], list(range(500, W)))
+    assert found == ([250], [], list(range(250, W)))
     assert not LoopSwitch(total_steps=W, keeps=[Model()]).is_second(0)
     LoopSwitch(total_steps=W, is_chief=False).is_second(0)
     said(*caplog.messages)
@@ -432,14 +432,14 @@ def test_without_a_policy_it_switches_at_the_half_and_says_what_is_not_known(
 def test_without_a_policy_its_own_tests_send_it_back(caplog: pytest.LogCaptureFixture) -> None:
     switch = LoopSwitch(total_steps=W)
     saved, went_back, second = train(switch, lambda _: 0.2)
-    assert (saved, [back for _, back in went_back]) == ([500], [500])
-    assert second == list(range(500, went_back[0][0]))
+    assert (saved, [back for _, back in went_back]) == ([250, 500], [250, 500])
+    tried = (range(back, alarm) for alarm, back in went_back)
+    assert second == [step for steps in tried for step in steps]
     assert "has not recovered" in switch.events[0].reason
-    # Without a threshold it sees little, so that it switches later.
     of_loss = LoopSwitch(total_steps=W, metric_goal="min", metric_name="loss")
-    assert of_loss.switch_step == 750
-    of_loss.saves_at(750)
-    assert of_loss.test(800, NAN) == 750
+    assert of_loss.switch_step == 250
+    of_loss.saves_at(250)
+    assert of_loss.test(300, NAN) == 250
 
 
 def test_without_a_policy_its_user_says_when_or_is_told_that_nothing_switches(
@@ -455,8 +455,9 @@ def test_without_a_policy_its_user_says_when_or_is_told_that_nothing_switches(
 
 def test_a_loop_without_a_policy_that_is_killed_goes_on_once_its_length_is_known() -> None:
     switch = LoopSwitch(total_steps=W)
-    switch.saves_at(500)
-    assert switch.test(600, NAN) == 500
+    for at in (250, 500):
+        switch.saves_at(at)
+        assert switch.test(at + 100, NAN) == at
     again = LoopSwitch()
     assert again.may_go_back
     again.load_state_dict(json.loads(json.dumps(switch.state_dict())))

@@ -68,6 +68,7 @@ class LocalSgd(SecondWay):
 
     Args:
         period: Steps from one average to the next, or `qsr:STEPS:ALPHA`; see `AveragePeriod`.
+            Language models lose accuracy with longer ones, other jobs save more with them.
         optimizer: `kept` lets each process keep its own momentum and other optimizer state, which
             an average then need not send.
         rate: Factor on the learning rate in the second way, whatever its schedule says; None for
@@ -79,7 +80,7 @@ class LocalSgd(SecondWay):
     """
 
     def __init__(
-        self, period: int | str = 16, optimizer: str = "averaged", rate: float | None = None
+        self, period: int | str = 4, optimizer: str = "averaged", rate: float | None = None
     ) -> None:
         self._period = AveragePeriod(period)
         if optimizer not in ("averaged", "kept"):

@@ -186,18 +186,18 @@ def test_both_processes_switch_at_the_step_and_average_their_models(
         assert saved == pytest.approx(means[int(name.removeprefix("step="))], rel=1e-5)
 
 
-def test_without_a_policy_it_switches_at_the_half_and_is_guarded_by_its_own_tests(
+def test_without_a_policy_it_switches_at_a_quarter_and_is_guarded_by_its_own_tests(
     seen: Seen, played: Path
 ) -> None:
     one, other = seen("unmeasured")
     differ = [a[0] for a, b in zip(one["trace"], other["trace"], strict=True) if a[1] != b[1]]
-    assert differ[0] == problem.STEPS // 2 + 1
+    assert differ[0] == problem.STEPS // 4 + 1
     assert one["end"] == other["end"]
     for alone, result in zip(seen("alone"), seen("unmeasured_failing"), strict=True):
-        assert steps_of(result).count(problem.STEPS // 2 + 1) == 2
+        assert steps_of(result).count(problem.STEPS // 4 + 1) == 2
         assert (result["step"], result["end"], result["left"]) == (80, alone["end"], [])
     # Rank 0 says it.
-    said = "this run switches to the second way at 50 %"
+    said = "this run switches to the second way at 25 %"
     texts = [(played / f"output-{rank}.txt").read_text() for rank in range(2)]
     assert [text.count(said) > 0 for text in texts] == [True, False]
 

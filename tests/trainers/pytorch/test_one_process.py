@@ -283,10 +283,10 @@ def test_rare_validations_are_told_and_the_last_step_has_one(
     assert trainer.check_val_every_n_epoch == 2
     _, rare, end = said
     assert rare == (
-        "with a test about every 16 steps nothing shows whether the switch at step 20 fails: test"
+        "with a test about every 16 steps nothing shows whether the switch at step 10 fails: test"
         " the model at least every 2 steps"
     )
-    assert end.startswith("nothing shows whether the switch at 50 % held; the training took ")
+    assert end.startswith("nothing shows whether the switch at 25 % held; the training took ")
 
 
 @pytest.mark.parametrize("best_at", [20, 32])
