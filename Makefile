@@ -13,8 +13,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test tests coverage test-random test-kinds test-light test-lowest lint dev docs pictures papers \
 	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
-	benchmark-learning benchmark-which-one benchmark-panel benchmark-commands benchmark-guard \
-	benchmark-trust-live benchmark-parallel benchmark-failures foreign clean
+	benchmark-learning benchmark-evidence benchmark-real-size benchmark-which-one benchmark-panel \
+	benchmark-commands benchmark-guard benchmark-trust-live benchmark-parallel \
+	benchmark-failures foreign clean
 
 SIMULATED := --trainer simulated --profile sync-switch-resnet32
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
@@ -109,6 +110,14 @@ benchmark-trust: $(INSTALLED)  ## Do later runs keep the accuracy? On recorded j
 
 benchmark-learning: $(INSTALLED)  ## What guard, revision and learning from each run bring: minutes.
 	$(BIN)/python -m benchmarks.learning
+
+benchmark-evidence: $(INSTALLED)  ## The recordings that README's table is made from: an hour, goes on when cut.
+	$(BIN)/python -m benchmarks.evidence --file evidence.jsonl
+	$(BIN)/python -m benchmarks.learning --jobs benchmarks/recordings --repeats 4 \
+		--expected-runs 1 3 10 30 --generated 0
+
+benchmark-real-size: $(INSTALLED)  ## A residual network on 60,000 pictures, a language model: hours, goes on when cut.
+	$(BIN)/python -m benchmarks.real_size --file real_size.jsonl
 
 benchmark-which-one: $(INSTALLED)  ## All ways of training and of searching in one table: hours, goes on when cut.
 	$(BIN)/python -m benchmarks.which_one

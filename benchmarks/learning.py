@@ -83,7 +83,7 @@ class Course:
         assert isinstance(found, Decided)
         self._observations = list(ledger.observations())
         self._baseline_seeds = [
-            seeds[run.replicate]
+            seeds[run.replicate % len(seeds)]
             for run in self._observations
             if run.switch_percent == BASELINE_PERCENT
         ]
