@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import pytest
 
 from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
-from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.model.layout import ModelState
@@ -51,12 +50,10 @@ class GuardContract:
     """Args of a subclass: `spec_of` and a fixture `make_trainer`, as in `TrainerContract`.
 
     `is_repeatable`: also what comes after a switch is the same each time that it is made.
-    `slow`: what makes a straggler of a worker that is many times as slow.
     """
 
     workers: ClassVar[int] = 4
     is_repeatable: ClassVar[bool] = False
-    slow: ClassVar[str] = "delay=40ms"
 
     spec_of: ClassVar[Callable[..., TrialSpec]]
 
@@ -332,25 +329,3 @@ class GuardContract:
             assert again.phases == phases
             assert (again.spec.identity, again.guard) == (identity, record.guard)
             assert (tried, identity.protocols) == ({"asp"}, spec.identity.protocols)
-
-    def test_a_second_phase_that_becomes_slow_is_compared_with_what_bsp_takes_by_then(
-        self, make_trainer: Callable[..., Any], tmp_path: Path
-    ) -> None:
-        total, slow = 1000, f"straggler:worker={{}},at=30%,for=600s,{self.slow}"
-        job = replace(GUARDED, total_worker_steps=total, evaluation_interval_worker_steps=200)
-        injections = tuple(slow.format(worker) for worker in range(self.workers))
-        conditions = RunConditions(injections=injections)
-        spec = self.spec_of(job, self.workers, 6.25, band=UNMEASURED, conditions=conditions)
-        trainer = make_trainer(job, self.workers)
-        record, _ = train_to_end(trainer, replace(spec, leaves_slow=True), tmp_path / "one")
-        events = [one for one in record.events if one.kind != "injected"]
-        assert [one.kind for one in events[:3]] == ["switched", "tried", "chosen"]
-        assert events[1].reason == "from asp to bsp: to see how fast it is"
-        assert events[1].worker_step > 300
-        assert " by now: a worker-step takes " in events[2].reason
-        assert [phase.protocol for phase in record.phases][:3] == ["bsp", "asp", "bsp"]
-        assert sum(one.end_worker_step - one.start_worker_step for one in record.phases) == total
-        assert record.guard == GuardOutcome(6.25)
-        # A run of a search does what it was asked to.
-        record, _ = train_to_end(trainer, spec, tmp_path / "other")
-        assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]

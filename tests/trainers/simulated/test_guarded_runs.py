@@ -27,7 +27,6 @@ LONGER = replace(BRIEF, total_worker_steps=483)
 
 class TestGuardedRuns(GuardContract):
     is_repeatable = True
-    slow = "slowdown=20"
 
     spec_of = staticmethod(spec_of)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,9 +14,12 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError
+from syncswitch.storage.records.guard import Band, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServer
+from syncswitch.trainers.cluster.exchange.plans import Caller, Task
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import (
     Cluster,
@@ -24,12 +28,13 @@ from syncswitch.trainers.cluster.members.cluster import (
     WorkerLostError,
 )
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.batch_contract import BatchContract
 from tests.trainers.clicks import adam
 from tests.trainers.cluster.members.cluster_contract import NORMALIZED
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
-from tests.trainers.guard_contract import GuardContract
+from tests.trainers.guard_contract import GUARDED, GuardContract
 from tests.trainers.jobs import (
     BRIEF,
     CONSTANT,
@@ -58,6 +63,31 @@ class TestBatchAfterTheSwitch(BatchContract):
     """Threads of this process."""
 
     spec_of = staticmethod(spec_of)
+
+
+def test_asp_is_left_for_bsp_where_each_of_its_pushes_takes_long(
+    make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push = ParameterServer.push
+
+    def slow(server: ParameterServer, caller: Caller, task: Task, *content: Any) -> int:
+        if task.exchange is Exchange.PUSH:
+            time.sleep(0.1)
+        return push(server, caller, task, *content)
+
+    monkeypatch.setattr(ParameterServer, "push", slow)
+    job = replace(GUARDED, total_worker_steps=1000, evaluation_interval_worker_steps=200)
+    spec = replace(spec_of(job, 4, 6.25, band=Band(None, 0.01)), leaves_slow=True)
+    record = make_trainer(job, 4).train(spec)
+    assert [phase.protocol for phase in record.phases] == ["bsp", "asp", "bsp"]
+    begin, end = record.phases[1].start_worker_step, record.phases[1].end_worker_step
+    assert (begin, end <= 200) == (64, True)
+    assert sum(one.end_worker_step - one.start_worker_step for one in record.phases) == 1000
+    assert record.guard == GuardOutcome(6.25)
+    events = [(one.kind, one.worker_step) for one in record.events]
+    assert events[:2] == [("switched", 64), ("tried", end)]
+    assert events[2][0] == "chosen"
+    assert record.events[2].reason.startswith("BSP does the rest, as ASP is slower by now: ")
 
 
 def test_bsp_is_sequential_sgd_with_batch_normalization_per_worker(
