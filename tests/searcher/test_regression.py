@@ -163,7 +163,7 @@ def test_how_much_worse_an_error_may_be_is_measured_where_nobody_says_it(tmp_pat
     (status,) = here.answer("status", "--once")
     assert threshold == status["threshold"] == why["why"]["threshold"]
     data = load_report(urls[0], name)
-    assert data.acceptance.threshold == threshold
+    assert data.acceptance.goal.threshold == threshold
     swept = here.answer("sweep", JOB, *NEEDED, "--at", "50", "--runs", "3")
     assert {row["threshold"] for row in swept} == {threshold}
     given = search(JOB, storage=urls[0], threshold=1.5, **CLUSTER)
