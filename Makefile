@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo
 
-# A strict editable install links file by file: a new or renamed module needs a new install.
-SOURCES := $(sort $(shell find public cli searcher storage trainers -name '*.py'))
+# A strict editable install links file by file: a new or renamed one needs a new install.
+SOURCES := $(sort $(shell find public cli searcher storage trainers -type f ! -name '*.pyc'))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
 # Each of the many processes that tests start would compile every module anew.
