@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from benchmarks import (
     command_jobs,
+    evidence,
     foreign,
     guard,
     learning,
@@ -178,6 +179,23 @@ def test_a_recording_says_what_its_second_phase_does(tmp_path: Path) -> None:
     assert (again.decays, again.steps, again.grid) == ((120, 180), written.steps, written.grid)
     np.testing.assert_allclose(again.curves, written.curves, rtol=1e-6)
     np.testing.assert_allclose(again.job.accuracies, written.job.accuracies, rtol=1e-6)
+
+
+def test_the_repository_brings_the_recordings_of_all_its_jobs() -> None:
+    found = {one.job.name: one for one in guarded_jobs(evidence.FOLDER)}
+    assert found.keys() == evidence.JOBS.keys()
+    for name, job in found.items():
+        made = evidence.JOBS[name].workload
+        rule = "own" if made.optimizer is None else "own-optimizer"
+        assert job.job.momentum_after_switch == rule
+        assert (job.job.percents, job.steps[-1]) == (
+            (100.0, 50.0, 25.0, 12.5, 6.25, 3.125, 0.0),
+            made.total_worker_steps,
+        )
+        assert job.decays == tuple(at for at, _ in made.learning_rate_boundaries)
+    assert sum(path.stat().st_size for path in evidence.FOLDER.iterdir()) < 200_000
+    # A search that asks for more runs of BSP than were recorded takes them again.
+    assert learning.search_then_use(found["letters"], 0, 30).search_cost > 1
 
 
 def test_jobs_whose_workers_keep_a_momentum_of_their_own_are_searched_as_such(
