@@ -210,7 +210,7 @@ class Strategy(ABC):
 
     @property
     def allowed(self) -> AllowedLoss:
-        """How much accuracy may be lost: `threshold` and `threshold_runs` together."""
+        """The accuracy that may be lost, of `threshold` and `threshold_runs`."""
         return AllowedLoss(self.threshold, self.threshold_runs)
 
     def with_allowed(self, allowed: AllowedLoss) -> Self:
