@@ -48,11 +48,8 @@ def first_policy(
     if use is None or is_disturbed:
         return None
     check_use(use)
-    began, held, accuracy = (
-        record.spec.switch_percent,
-        record.held_percent,
-        record.converged_accuracy,
-    )
+    began, held = record.spec.switch_percent, record.held_percent
+    accuracy = record.converged_accuracy
     steps, phases, diverged = identity.total_worker_steps, record.phases, record.diverged
     shown = shown_percent(held, identity.first_protocol, phases if diverged else ())
     cost = TrialCost(

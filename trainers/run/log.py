@@ -206,24 +206,27 @@ class RunLog:
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
     ) -> None:
         self.position = self.mark(segment, done, elapsed_seconds, staleness)
-        self.is_to_leave(done, elapsed_seconds)
+        self.count_steps(done, elapsed_seconds)
         self._watched = None
 
     def add_step(self, worker: int, compute_seconds: float, busy_seconds: float) -> None:
         """Counts what a step took: to compute, and in all but waiting for others."""
         self._second.last_steps.add(worker, compute_seconds, busy_seconds)
 
-    def is_to_leave(self, done: int, elapsed_seconds: float) -> bool:
-        """Whether the segment under way is to end, as another protocol may be faster."""
+    def count_steps(self, done: int, elapsed_seconds: float) -> bool:
+        """Counts the steps up to `done`, and says whether the segment is to end with them.
+
+        It is where another protocol may be faster.
+        """
         segment, (counted, at) = self._watched, self._counted
         if segment is None or done <= counted:
             return False
         self._counted = done, elapsed_seconds
         was_chosen = self._second.reason
-        is_to_leave = self._second.add(segment.protocol, done - counted, elapsed_seconds - at)
+        ends = self._second.add(segment.protocol, done - counted, elapsed_seconds - at)
         if self._second.reason != was_chosen:
             self.keep_event(self._chosen_event(done, elapsed_seconds))
-        return is_to_leave
+        return ends
 
     def fall_back(self, start: Position) -> None:
         """Goes back to a mark; events, and tests up to it, are kept."""

@@ -95,7 +95,7 @@ class SimulatedRun:
             self._evaluate(done, seconds)
         if self._log.is_stopping:
             self._timeline.stop()
-        elif self._log.is_to_leave(done, seconds):
+        elif self._log.count_steps(done, seconds):
             self._timeline.cut()
 
     def _save(self, percents: Sequence[float]) -> None:

@@ -61,7 +61,7 @@ def trained(
             done, seconds = done + steps, seconds + steps * (pace(done) if callable(pace) else pace)
             for worker, own_seconds in (compute or {}).items():
                 log.add_step(worker, own_seconds, own_seconds + 0.001)
-            if log.is_to_leave(done, seconds):
+            if log.count_steps(done, seconds):
                 break
         log.add_phase(segment, done, seconds, StalenessCount())
         found.append(f"{name} {segment.start_worker_step}-{done}")

@@ -328,7 +328,7 @@ class TrainingRun:
         self._clock.mark_update()
         if self._log.is_due(done):
             self._request_evaluation(done)
-        if self._log.is_to_leave(done, self._clock.last_update_seconds):
+        if self._log.count_steps(done, self._clock.last_update_seconds):
             self._coordinator.cut()
 
     def _request_evaluation(self, done: int) -> None:
