@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from syncswitch.trainers.model.layout import Vector, squared_length
-from syncswitch.trainers.model.steering import Steering
+from syncswitch.trainers.model.steering import Course, Steering
 from syncswitch.trainers.model.updates import PIECE
 
 NOISE_SHARE = 0.5
@@ -21,6 +21,15 @@ Gradients may become longer for good, as on examples that are seldom alike; with
 the bound has followed them. A training that diverges multiplies within a few.
 """
 
+DOWNHILL_GROWTH = 1.0
+"""The same while all workers together move downhill.
+
+A training that begins on a plateau has short gradients at the switch, and long ones once it has
+left it. One that diverges goes uphill.
+"""
+
+LEAST_SEEN = 3
+"""Gradients that show whether it is downhill."""
 
 AheadUpdate = Callable[[Vector, Vector, Vector, Vector, int, float], None]
 """`(parameters, gradient, ahead, slots, updates, rate)`: an update, and a look ahead.
@@ -41,7 +50,8 @@ class OwnSlots:
     one worker Nesterov's SGD.
 
     Gradients that are too stale for the rate make the momentum grow without end. If `is_bounded`, a
-    step is no longer than it would be if nothing were stale, see `_longest_square` and `GROWTH`.
+    step is no longer than it would be if nothing were stale, see `_longest_square`,
+    `GROWTH` and `DOWNHILL_GROWTH`.
 
     Any other optimizer has all its variables to itself. With U, the change of its update, and L,
     what one more update with a gradient of zero would change, it adds `U + L - L before`: the same
@@ -64,6 +74,7 @@ class OwnSlots:
         self._is_bounded = is_bounded
         self._longest: float | None = None
         self._steering = Steering(most_raise)
+        self._course = Course()
         # What is taken in advance: by the last change, and by the one that is being made.
         self._before: Vector | None = None
         self._ahead = slots[:0]
@@ -76,6 +87,8 @@ class OwnSlots:
         # Values that diverge become infinite, which the loss reveals.
         with np.errstate(over="ignore", invalid="ignore"):
             if self._update is None:
+                if self._is_bounded:
+                    self._course.see(parameters, gradient)
                 self._look_ahead(gradient, rate, momentum)
             else:
                 rate *= self._steering.factor(parameters, gradient)
@@ -119,7 +132,8 @@ class OwnSlots:
             share = np.float32(math.sqrt(longest_square / square))
             gradient *= share
             self.slots *= share
-            self._longest *= 1 + GROWTH
+            is_downhill = self._course.seen >= LEAST_SEEN and self._course.is_downhill
+            self._longest *= 1 + (DOWNHILL_GROWTH if is_downhill else GROWTH)
 
 
 def _longest_square(accumulator: Vector, gradient: Vector, momentum: float) -> float:

@@ -22,6 +22,41 @@ _MEMORY = 10  # gradients that the mean cosine covers
 _MOST_VALUES = 1 << 18
 
 
+class Course:
+    """Whether all workers together move downhill, as the gradients of one of them tell.
+
+    A gradient is compared with what has moved the shared parameters since the worker's last one.
+    Of long vectors it looks at 262,144 values, evenly spread.
+    """
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._cosine = 0.0
+        self._before: Vector | None = None
+
+    @property
+    def is_downhill(self) -> bool:
+        """By the mean over the last gradients; what is not finite counts as too far."""
+        return self._cosine < OVERSHOOT
+
+    def see(self, parameters: Vector, gradient: Vector) -> None:
+        """Compares a gradient [P] at these parameters [P] with their movement."""
+        if not len(parameters):  # all may be trained by rows
+            return
+        spread = slice(None, None, -(-len(parameters) // _MOST_VALUES) or 1)
+        now, gradient = parameters[spread], gradient[spread]
+        if self._before is None:
+            self._before = now.copy()
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = now - self._before
+            lengths = math.sqrt(float(np.dot(moved, moved)) * float(np.dot(gradient, gradient)))
+            cosine = float(np.dot(moved, gradient)) / lengths if lengths else 0.0
+        self._before[:] = now
+        self.seen += 1
+        self._cosine += (cosine - self._cosine) / min(self.seen, _MEMORY)
+
+
 class Steering:
     """Raises a rate as long as the shared parameters move downhill.
 
@@ -32,34 +67,19 @@ class Steering:
     times, while its new gradient says that what all workers have moved since its last one went
     downhill, and lowers it where they went too far (the sign of the hypergradient of Baydin et
     al., "Online Learning Rate Adaptation with Hypergradient Descent", arXiv 1703.04782).
-
-    Of long vectors it looks at 262,144 values, evenly spread.
     """
 
     def __init__(self, most: float) -> None:
         self._most = most
         self._factor = 1.0
-        self._cosine = 0.0
-        self._seen = 0
-        self._before: Vector | None = None
+        self._course = Course()
 
     def factor(self, parameters: Vector, gradient: Vector) -> float:
         """Returns the factor on the rate for a gradient [P] at these parameters [P]."""
-        if self._most <= 1 or not len(parameters):  # all may be trained by rows
+        if self._most <= 1:
             return 1.0
-        spread = slice(None, None, -(-len(parameters) // _MOST_VALUES) or 1)
-        now, gradient = parameters[spread], gradient[spread]
-        if self._before is None:
-            self._before = now.copy()
-            return self._factor
-        with np.errstate(over="ignore", invalid="ignore"):
-            moved = now - self._before
-            lengths = math.sqrt(float(np.dot(moved, moved)) * float(np.dot(gradient, gradient)))
-            cosine = float(np.dot(moved, gradient)) / lengths if lengths else 0.0
-        self._before[:] = now
-        self._seen += 1
-        self._cosine += (cosine - self._cosine) / min(self._seen, _MEMORY)
-        # What is not finite counts as too far.
-        turn = RISE if self._cosine < OVERSHOOT else 1 / FALL
-        self._factor = min(self._most, max(1.0, self._factor * turn))
+        self._course.see(parameters, gradient)
+        if self._course.seen:
+            turn = RISE if self._course.is_downhill else 1 / FALL
+            self._factor = min(self._most, max(1.0, self._factor * turn))
         return self._factor

@@ -18,11 +18,18 @@ from tests.trainers.jobs import CONSTANT
 RATE = 0.1
 
 
-def turned(own: OwnSlots, gradients: np.ndarray, momentum: float) -> np.ndarray:
-    """The changes that it makes of gradients."""
+def turned(
+    own: OwnSlots, gradients: np.ndarray, momentum: float, *, moves: float = 1.0
+) -> np.ndarray:
+    """The changes that it makes of gradients, at parameters that move by so much of each.
+
+    They go uphill, unless `moves` is negative.
+    """
     changes = gradients.astype(np.float32)
+    theta = np.zeros(gradients.shape[1], np.float32)
     for one in changes:
-        own.turn(np.zeros(one.size, np.float32), one, RATE, momentum)
+        theta = theta + np.float32(moves) * one
+        own.turn(theta, one, RATE, momentum)
     return changes
 
 
@@ -102,6 +109,20 @@ def test_the_bound_follows_gradients_that_stay_long_but_not_at_once() -> None:
     unbounded = np.linalg.norm(turned(free, 5 * np.array(others), 0.9), axis=1)
     assert found[:10].mean() < 0.6 * unbounded[:10].mean()
     assert found[-50:].mean() > 0.9 * unbounded[-50:].mean()
+
+
+def test_the_bound_follows_at_once_while_all_go_downhill() -> None:
+    """As on leaving a plateau: from the fourth gradient on its square doubles with each step."""
+    start, gradient = random_vectors(2, 4)
+    first, longer = gradient, 1000 * gradient
+    own = OwnSlots(start.astype(np.float32), 1, is_bounded=True)
+    changes = turned(own, np.array([first, *[longer] * 9]), 0.9, moves=-1.0)
+    bound = RATE * bound_of(start, first, 0.9)
+    growth = [1, 1 + GROWTH, *(1 + GROWTH) ** 2 * 2.0 ** np.arange(7)]
+    np.testing.assert_allclose(np.linalg.norm(changes[1:], axis=1), bound * np.sqrt(growth), 1e-4)
+    uphill = OwnSlots(start.astype(np.float32), 1, is_bounded=True)
+    slowly = np.linalg.norm(turned(uphill, np.array([first, *[longer] * 9]), 0.9)[1:], axis=1)
+    np.testing.assert_allclose(slowly, bound * (1 + GROWTH) ** (np.arange(9) / 2), 1e-4)
 
 
 def test_what_is_not_finite_stays_so_for_the_loss_to_reveal() -> None:
