@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from syncswitch.trainers.model.layout import Vector, squared_length
-from syncswitch.trainers.model.steering import Course, Steering
+from syncswitch.trainers.model.steering import Descent, Steering
 from syncswitch.trainers.model.updates import PIECE
 
 NOISE_SHARE = 0.5
@@ -74,7 +74,7 @@ class OwnSlots:
         self._is_bounded = is_bounded
         self._longest: float | None = None
         self._steering = Steering(most_raise)
-        self._course = Course()
+        self._descent = Descent()
         # What is taken in advance: by the last change, and by the one that is being made.
         self._before: Vector | None = None
         self._ahead = slots[:0]
@@ -88,7 +88,7 @@ class OwnSlots:
         with np.errstate(over="ignore", invalid="ignore"):
             if self._update is None:
                 if self._is_bounded:
-                    self._course.see(parameters, gradient)
+                    self._descent.see(parameters, gradient)
                 self._look_ahead(gradient, rate, momentum)
             else:
                 rate *= self._steering.factor(parameters, gradient)
@@ -132,7 +132,7 @@ class OwnSlots:
             share = np.float32(math.sqrt(longest_square / square))
             gradient *= share
             self.slots *= share
-            is_downhill = self._course.seen >= LEAST_SEEN and self._course.is_downhill
+            is_downhill = self._descent.seen >= LEAST_SEEN and self._descent.is_downhill
             self._longest *= 1 + (DOWNHILL_GROWTH if is_downhill else GROWTH)
 
 

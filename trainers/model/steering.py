@@ -22,7 +22,7 @@ _MEMORY = 10  # gradients that the mean cosine covers
 _MOST_VALUES = 1 << 18
 
 
-class Course:
+class Descent:
     """Whether all workers together move downhill, as the gradients of one of them tell.
 
     A gradient is compared with what has moved the shared parameters since the worker's last one.
@@ -72,14 +72,14 @@ class Steering:
     def __init__(self, most: float) -> None:
         self._most = most
         self._factor = 1.0
-        self._course = Course()
+        self._descent = Descent()
 
     def factor(self, parameters: Vector, gradient: Vector) -> float:
         """Returns the factor on the rate for a gradient [P] at these parameters [P]."""
         if self._most <= 1:
             return 1.0
-        self._course.see(parameters, gradient)
-        if self._course.seen:
-            turn = RISE if self._course.is_downhill else 1 / FALL
+        self._descent.see(parameters, gradient)
+        if self._descent.seen:
+            turn = RISE if self._descent.is_downhill else 1 / FALL
             self._factor = min(self._most, max(1.0, self._factor * turn))
         return self._factor
