@@ -29,7 +29,7 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import EARLY_RULES, OWN_MOMENTUM, OWN_OPTIMIZER, SEMI_SYNC
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.run.guard import GivenUp, Guard
+from syncswitch.trainers.run.guard import AbandonedEvaluations, FailureDetector
 
 _RECORDED = Path(__file__).resolve().parents[1].parent / "shared" / "trust"
 JOBS = _RECORDED / "jobs"
@@ -318,14 +318,14 @@ class GuardedJob:
         failed: list[tuple[float, float | None]] = []
         alarmed_after: list[float] = []
         false_alarms, wasted = 0, 0.0
-        given_up: GivenUp | None = None
+        abandoned: AbandonedEvaluations | None = None
         for at in (percent, *later, BASELINE_PERCENT):
             run = seed, self._place(at)
-            alarm_seconds = None if band is None else self.alarm_seconds(at, seed, band, given_up)
+            alarm_seconds = None if band is None else self.alarm_seconds(at, seed, band, abandoned)
             if alarm_seconds is None:
                 break
             switch = round(self.steps[-1] * at / 100)
-            given_up = GivenUp(
+            abandoned = AbandonedEvaluations(
                 switch,
                 tuple(
                     one
@@ -356,7 +356,7 @@ class GuardedJob:
         )
 
     def alarm_seconds(
-        self, percent: float, seed: int, band: Band, given_up: GivenUp | None = None
+        self, percent: float, seed: int, band: Band, abandoned: AbandonedEvaluations | None = None
     ) -> float | None:
         """The time at which the guard sends a run back, after a failed one or not; None if not."""
         if percent == BASELINE_PERCENT:
@@ -364,12 +364,12 @@ class GuardedJob:
         settled_at, W = None, self.steps[-1]
         if self.job.owns_momentum:
             settled_at = W if self.decays is None else max(self.decays, default=0)
-        guard = Guard(band, W, self.metric, settled_at, self.decays)
+        guard = FailureDetector(band, W, self.metric, settled_at, self.decays)
         switch = round(W * percent / 100)
-        tests, failures = self.tests(seed, percent), int(given_up is not None)
+        tests, failures = self.tests(seed, percent), int(abandoned is not None)
         first = next(number for number, test in enumerate(tests) if test.worker_step > switch)
         for number in range(first, len(tests)):
-            if guard.alarm(tests[: number + 1], switch, failures, given_up) is not None:
+            if guard.alarm(tests[: number + 1], switch, failures, abandoned) is not None:
                 return tests[number].elapsed_seconds
         run = seed, self._place(percent)
         return float(self.job.seconds[run]) if self.job.diverged[run] else None

@@ -56,7 +56,7 @@ from syncswitch.storage.uses.spool import spool_beside, spool_use
 from syncswitch.trainers.command import report, tell_run
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.end_text import UNRECORDED, end_text
-from syncswitch.trainers.run.guard import Guarding
+from syncswitch.trainers.run.guard import SwitchGuard
 from syncswitch.trainers.run.own_evaluations import has_only_fallen
 from syncswitch.trainers.run.record import Position, event_line, trial_record
 
@@ -166,7 +166,7 @@ class LoopSwitch:
         self._evaluations: list[Evaluation] = []
         self.events: tuple[RunEvent, ...] = ()
         self._lost_seconds = 0.0
-        self._guarding: Guarding | None = None
+        self._guard: SwitchGuard | None = None
         self._is_over = False
         self._course = _Course()
         weakref.finalize(self, self._course.say_untested)
@@ -190,7 +190,7 @@ class LoopSwitch:
             self._policy, spec = _read(self._path, seed)
             if self._policy is None:
                 self._plan = self._path
-            self._guarding = Guarding(spec)
+            self._guard = SwitchGuard(spec)
             if self._plan is not None and (self._processes is None or self._processes[0]):
                 tell_run(self._plan)
             self._tell_difference("steps", total_steps, spec.identity.total_worker_steps)
@@ -212,7 +212,7 @@ class LoopSwitch:
         (seed, switch_at, metric), self._first = self._first, None
         job = ScheduledJob.undescribed("loop", total_steps, 1, ("first", "second"), metric)
         policy = unmeasured_policy(job, switch_at, is_loop=True)
-        self._guarding = Guarding(_spec(policy, job, seed))
+        self._guard = SwitchGuard(_spec(policy, job, seed))
         self._to_tell = None
         if switch_at is None:
             told = unmeasured_text(policy, lost, jobs=LOOP_JOBS, untested=self._untested)
@@ -237,22 +237,22 @@ class LoopSwitch:
     @property
     def switch_step(self) -> int | None:
         """The first step in the second way; None if all are in the first."""
-        if self._guarding is None:
+        if self._guard is None:
             return self._told_step
-        plan = self._guarding.plan
-        return switch_worker_step(plan) if plan.switch_percent < 100 else None
+        spec = self._guard.spec
+        return switch_worker_step(spec) if spec.switch_percent < 100 else None
 
     @property
     def total_steps(self) -> int | None:
         """The steps of the job, if there is a policy file or a plan."""
-        return None if self._guarding is None else self._guarding.plan.identity.total_worker_steps
+        return None if self._guard is None else self._guard.spec.identity.total_worker_steps
 
     @property
     def may_go_back(self) -> bool:
         """True if the switch is guarded here, so that its state has to be saved."""
         if self._first is not None:
             return self._first[1] != BASELINE_PERCENT
-        return self._guarding is not None and self._guarding.is_on
+        return self._guard is not None and self._guard.is_on
 
     def is_second(self, step: int) -> bool:
         """Returns True if the next step, after `step` ones, is to be made in the second way.
@@ -269,12 +269,12 @@ class LoopSwitch:
 
         Call it before each step if the switch `keeps` nothing itself.
         """
-        guarding, step = self._guarding, int(step)
+        guard, step = self._guard, int(step)
         if not self._note_begin(step) or self._began is None or step != self._began[0]:
             return False
-        if guarding is not None and guarding.switch is None:
+        if guard is not None and guard.switch is None:
             self._kept = [copy.deepcopy(one.state_dict()) for one in self._keeps]
-            guarding.switch = Position(step, *self._began)
+            guard.switch = Position(step, *self._began)
         return True
 
     def goes_untested(self, why: str, *, is_end_tested: bool = False) -> None:
@@ -284,10 +284,10 @@ class LoopSwitch:
             why: The reason, as a clause; it is said before the first step.
             is_end_tested: Whether it is tested after the last step, which may be enough.
         """
-        guarding = self._guarding
-        if guarding is not None and guarding.is_on:
-            W = guarding.plan.identity.total_worker_steps
-            if is_end_tested and guarding.notices(W):
+        guard = self._guard
+        if guard is not None and guard.is_on:
+            W = guard.spec.identity.total_worker_steps
+            if is_end_tested and guard.notices(W):
                 return
             self._to_tell = f"{why}, so that nothing guards the switch"
         self._untested, self._is_watched = why, False
@@ -311,8 +311,8 @@ class LoopSwitch:
         at = self.switch_step
         if at is None or step < at:
             self._is_behind, self._began = False, None
-            if self._guarding is not None:
-                self._guarding.switch = None
+            if self._guard is not None:
+                self._guard.switch = None
             return False
         if self._began is None:
             if step > at and self._is_behind:
@@ -327,27 +327,27 @@ class LoopSwitch:
         return True
 
     def _note_step(self, step: int) -> None:
-        guarding, course = self._guarding, self._course
-        if guarding is None or self._plan is not None or self._is_over or not self._is_chief:
+        guard, course = self._guard, self._course
+        if guard is None or self._plan is not None or self._is_over or not self._is_chief:
             return
-        course.total_steps = guarding.plan.identity.total_worker_steps
+        course.total_steps = guard.spec.identity.total_worker_steps
         course.stride = (
             max(1, step - course.last_step) if step != course.last_step else course.stride
         )
         course.last_step = step
-        course.is_switched = guarding.plan.switch_percent < BASELINE_PERCENT
+        course.is_switched = guard.spec.switch_percent < BASELINE_PERCENT
 
     def _check_tests(self, step: int) -> None:
         """Says at the switch, or when it can be known, that tests are too rare for the guard."""
-        guarding = self._guarding
-        if guarding is None or self._is_watched is not None or not self._is_chief:
+        guard = self._guard
+        if guard is None or self._is_watched is not None or not self._is_chief:
             return
-        W = guarding.plan.identity.total_worker_steps
+        W = guard.spec.identity.total_worker_steps
         tests = [one.worker_step for one in self._evaluations]
-        if not guarding.is_on or (not tests and step < _EARLY_SHARE * W):
+        if not guard.is_on or (not tests and step < _EARLY_SHARE * W):
             return
         every = max(1, round(tests[-1] / len(tests))) if tests else step + 1
-        self._is_watched = guarding.notices(every)
+        self._is_watched = guard.notices(every)
         if self._is_watched:
             return
         seen = f"with a test about every {every:,} steps" if tests else "without a test so far"
@@ -359,10 +359,10 @@ class LoopSwitch:
             f"{max(1, W // _ENOUGH_TESTS):,}",
         )
 
-    def _check_saved(self, guarding: Guarding) -> None:
-        if self._began is None or guarding.switch is not None or not guarding.is_on:
+    def _check_saved(self, guard: SwitchGuard) -> None:
+        if self._began is None or guard.switch is not None or not guard.is_on:
             return
-        guarding.give_up()
+        guard.give_up()
         _LOG.warning(
             "the second way began at step %s and nothing was saved there, so that the run continues"
             " without a guard; give keeps=[model, optimizer], or call saves_at before each step",
@@ -384,33 +384,33 @@ class LoopSwitch:
             The step to go back to, whose state has to be loaded; None to go on. What the switch
             `keeps` is restored already.
         """
-        guarding = self._guarding
+        guard = self._guard
         if self._processes is None:
             is_chief, broadcast, number = _torch_processes()
             self._processes = is_chief, broadcast
-            if guarding is not None and is_chief and number > 1:
-                self._tell_difference("processes", number, guarding.plan.identity.workers)
+            if guard is not None and is_chief and number > 1:
+                self._tell_difference("processes", number, guard.spec.identity.workers)
         is_chief, broadcast = self._processes
         if is_chief and value is None:
             raise TypeError("rank 0 decides: give test() its value; other processes may give None")
         # NumPy's and PyTorch's numbers are no JSON.
         step, loss = int(step), float(loss)
         value = math.nan if value is None else float(value)
-        if guarding is None:
+        if guard is None:
             if is_chief and self._told_step is not None:
                 # Without a clock of the loop's own the reader of the report uses its own.
                 seconds = None if self._clock is time.monotonic else self._clock() - self._started
                 report(step, value, seconds=seconds, loss=None if math.isnan(loss) else loss)
             return None
-        self._check_saved(guarding)
-        back = self._decide(guarding, step, value, loss) if is_chief else None
+        self._check_saved(guard)
+        back = self._decide(guard, step, value, loss) if is_chief else None
         if broadcast is not None:
             back = broadcast(back)
         if back is None:
             return None
         if not is_chief:
-            guarding.switch = None
-            guarding.fail(FailedSwitch(guarding.plan.switch_percent, "", step, 0.0, 0.0))
+            guard.switch = None
+            guard.fail(FailedSwitch(guard.spec.switch_percent, "", step, 0.0, 0.0))
         for one, state in zip(self._keeps, self._kept, strict=True):
             one.load_state_dict(state)
         self._kept = []  # the objects may share their memory now
@@ -419,8 +419,8 @@ class LoopSwitch:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state to save with the loop's own checkpoints, to go on after a kill."""
-        guarding = self._guarding
-        mark = None if guarding is None else guarding.switch
+        guard = self._guard
+        mark = None if guard is None else guard.switch
         return {
             KEY: LOOP_STATE.version,
             "use_id": self._use_id,
@@ -429,7 +429,7 @@ class LoopSwitch:
             "lost_seconds": self._lost_seconds,
             "evaluations": [asdict(one) for one in self._evaluations],
             "events": [asdict(one) for one in self.events],
-            "history": None if guarding is None else guarding.history(),
+            "history": None if guard is None else guard.history(),
             "switch": None if mark is None else [mark.done, mark.elapsed_seconds],
             "began": self._began,
             "kept": self._kept,
@@ -443,14 +443,14 @@ class LoopSwitch:
         Raises TooNewError if a newer version has saved it in a way that this one cannot read.
         """
         LOOP_STATE.check(state.get(KEY), "the state of this loop")
-        guarding, history = self._guarding, state["history"]
+        guard, history = self._guard, state["history"]
         if self._first is not None:
             self._loaded = state
-        if guarding is None or history is None or len(history["failed"]) < len(guarding.failed):
+        if guard is None or history is None or len(history["failed"]) < len(guard.failed):
             return
-        guarding.remember(history)
-        guarding.alarm, mark = None, state["switch"]
-        guarding.switch = None if mark is None else Position(mark[0], *mark)
+        guard.remember(history)
+        guard.alarm, mark = None, state["switch"]
+        guard.switch = None if mark is None else Position(mark[0], *mark)
         began, at = state["began"], self.switch_step
         # That of a switch that has failed since is over.
         self._began = tuple(began) if began and at is not None and began[0] >= at else None
@@ -462,11 +462,11 @@ class LoopSwitch:
         self.events = tuple(nested(RunEvent, one) for one in state["events"])
         self._kept, self._is_over = state["kept"], False
 
-    def _decide(self, guarding: Guarding, step: int, value: float, loss: float) -> int | None:
+    def _decide(self, guard: SwitchGuard, step: int, value: float, loss: float) -> int | None:
         if self._is_over:
             return None
         seconds = self._clock() - self._started
-        identity = guarding.plan.identity
+        identity = guard.spec.identity
         metric = identity.decided_by
         is_finite = math.isfinite(value)
         accuracy = metric.accuracy(value) if is_finite else metric.worst_accuracy
@@ -479,34 +479,34 @@ class LoopSwitch:
             )
         self._evaluations.append(Evaluation(step, seconds, accuracy, loss))
         if is_finite:
-            if not self._has_only_fallen(guarding):
-                guarding.look(self._evaluations)
-        elif guarding.switch is not None and step > guarding.switch.done:
+            if not self._has_only_fallen(guard):
+                guard.look(self._evaluations)
+        elif guard.switch is not None and step > guard.switch.done:
             # At the switch itself it is the first way that has failed.
-            guarding.catches("it diverged")
-        if guarding.alarm is not None:
-            mark, event = guarding.go_back(step, seconds, self._evaluations)
+            guard.try_going_back("it diverged")
+        if guard.alarm is not None:
+            mark, event = guard.go_back(step, seconds, self._evaluations)
             self.events += (event,)
             _LOG.warning("%s", event_line(event, identity.step_noun))
             self._is_watched = None if self._untested is None else False
             self._lost_seconds += seconds - mark.elapsed_seconds
             self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
             if self._plan is not None:
-                tell_run(self._plan, event=event, failed=guarding.failed[-1], back=mark.done)
+                tell_run(self._plan, event=event, failed=guard.failed[-1], back=mark.done)
                 report(step, seconds=seconds)
             return mark.done
         if not is_finite or step >= identity.total_worker_steps:
             self._is_over, self._course.total_steps = True, 0
-            self._record(guarding, step, seconds, diverged=not is_finite)
+            self._record(guard, step, seconds, diverged=not is_finite)
         if self._plan is not None:
             losses = {"loss": loss} if math.isfinite(loss) else {}
             report(step, seconds=seconds, **{**losses, metric.name: value})
         return None
 
-    def _has_only_fallen(self, guarding: Guarding) -> bool:
+    def _has_only_fallen(self, guard: SwitchGuard) -> bool:
         """Whether the first way made it worse and worse, as it does a loss, and says so once."""
-        identity, begin = guarding.plan.identity, self._began
-        band, metric = guarding.plan.band, identity.decided_by
+        identity, begin = guard.spec.identity, self._began
+        band, metric = guard.spec.band, identity.decided_by
         if metric.is_less_better or (band is not None and band.target_accuracy is not None):
             return False
         before = [one for one in self._evaluations if begin is None or one.worker_step <= begin[0]]
@@ -524,8 +524,8 @@ class LoopSwitch:
             )
         return True
 
-    def _record(self, guarding: Guarding, step: int, seconds: float, *, diverged: bool) -> None:
-        job = guarding.plan.identity
+    def _record(self, guard: SwitchGuard, step: int, seconds: float, *, diverged: bool) -> None:
+        job = guard.spec.identity
         first_done, first_end = self._began or (step, seconds)
         first_seconds = first_end - self._lost_seconds
         phases: tuple[PhaseRecord, ...] = (
@@ -537,36 +537,34 @@ class LoopSwitch:
             "evaluations": self._evaluations,
             "diverged": diverged,
             "events": self.events,
-            "guard": guarding.outcome(first_done),
+            "guard": guard.outcome(first_done),
         }
         if self._plan is not None:
             end = {"worker_steps": step, "training_seconds": seconds, "phases": phases}
             tell_run(self._plan, **end, **results)
         else:
-            recorded = self._spooled(guarding, step, seconds, phases, results)
-            _LOG.warning("%s. %s", self._end_text(guarding, phases, diverged=diverged), recorded)
+            recorded = self._spooled(guard, step, seconds, phases, results)
+            _LOG.warning("%s. %s", self._end_text(guard, phases, diverged=diverged), recorded)
 
     def _end_text(
-        self, guarding: Guarding, phases: Sequence[PhaseRecord], *, diverged: bool
+        self, guard: SwitchGuard, phases: Sequence[PhaseRecord], *, diverged: bool
     ) -> str:
-        job = guarding.plan.identity
+        job = guard.spec.identity
         if diverged:
             return f"the training diverged by {job.step_noun} {phases[-1].end_worker_step:,}"
         has_switched = phases[-1].protocol == job.second_protocol
         return end_text(
             job,
-            guarding.failed,
-            guarding.plan.switch_percent if has_switched else BASELINE_PERCENT,
+            guard.failed,
+            guard.spec.switch_percent if has_switched else BASELINE_PERCENT,
             phases,
             self._lost_seconds,
-            is_watched=guarding.is_on
-            and bool(self._is_watched)
-            and not self._has_only_fallen(guarding),
+            is_watched=guard.is_on and bool(self._is_watched) and not self._has_only_fallen(guard),
         )
 
     def _spooled(
         self,
-        guarding: Guarding,
+        guard: SwitchGuard,
         step: int,
         seconds: float,
         phases: tuple[PhaseRecord, ...],
@@ -576,7 +574,7 @@ class LoopSwitch:
         if self._policy is None:
             return UNRECORDED
         position = Position(step, elapsed_seconds=seconds, phases=phases)
-        record = trial_record(guarding.plans[0], self._started_at, position, **results)
+        record = trial_record(guard.specs[0], self._started_at, position, **results)
         use, spool = whole_use(self._policy, self._use_id, record), spool_beside(self._path)
         if use is None:
             return "It is not recorded, as it came to no end"

@@ -274,7 +274,7 @@ class TrialLoop(ABC, Generic[_Answer]):
                     warn=self._warn_once,
                     interval_seconds=self.patience.heartbeat_interval_seconds,
                 )
-                return observer.judged(trainer.train(spec, observer)), observer.is_cancelled
+                return observer.with_alarm(trainer.train(spec, observer)), observer.is_cancelled
             except UserError as error:
                 if spec.fork_from is None:
                     raise

@@ -15,7 +15,7 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
-from syncswitch.trainers.run.guard import StoppingGuard
+from syncswitch.trainers.run.guard import EarlyAbort
 from syncswitch.trainers.trainer import Observer, Verdict
 
 _LEAST_TESTS = 5
@@ -52,7 +52,7 @@ class TrialObserver(Observer):
             self._stop = StopRule.of(state.measured_strategy, boundaries)
         self._guard = self._guard_of_candidate()
 
-    def _guard_of_candidate(self) -> StoppingGuard | None:
+    def _guard_of_candidate(self) -> EarlyAbort | None:
         """The guard that ends a run as soon as its switch fails.
 
         None if the search wants to know how much a failing run loses, if runs are made to their
@@ -70,7 +70,7 @@ class TrialObserver(Observer):
         runs = completed_runs(self.study.store, self.study.name, self.state.rows.values())
         curves = (runs[number].evaluations for number in baseline if number in runs)
         band = measured_band(target, strategy.threshold, curves)
-        return StoppingGuard(band, spec.identity, self._switch_worker_step)
+        return EarlyAbort(band, spec.identity, self._switch_worker_step)
 
     def on_progress(self, worker_step: int) -> None:
         """Sends a heartbeat at most once per interval, with an evaluation that was not told."""
@@ -99,7 +99,7 @@ class TrialObserver(Observer):
             self.warn(word)
         if self._stop is not None and self._stop.knows(self._evaluations, self._switch_worker_step):
             return Verdict.STOP
-        is_alarmed = self._guard is not None and self._guard.looks(self._evaluations, self.on_event)
+        is_alarmed = self._guard is not None and self._guard.check(self._evaluations, self.on_event)
         return Verdict.STOP if is_alarmed else Verdict.CONTINUE
 
     def _is_needless(self) -> bool:
@@ -115,9 +115,9 @@ class TrialObserver(Observer):
     def on_event(self, event: RunEvent) -> None:
         self.reporter.on_event(self.trial, event)
 
-    def judged(self, record: TrialRecord) -> TrialRecord:
+    def with_alarm(self, record: TrialRecord) -> TrialRecord:
         """The record of the run, with the alarm that ended it."""
-        return record if self._guard is None else self._guard.judged(record)
+        return record if self._guard is None else self._guard.with_alarm(record)
 
 
 def never_moved(identity: ScheduledJob, evaluations: Sequence[Evaluation]) -> str | None:

@@ -48,7 +48,7 @@ from syncswitch.trainers.command.reports import (
 )
 from syncswitch.trainers.job.schedule import check_job, switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run.guard import Guarding
+from syncswitch.trainers.run.guard import SwitchGuard
 from syncswitch.trainers.run.record import Position, trial_record
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
@@ -168,7 +168,7 @@ class CommandTrainer(Trainer):
                 raise
             if has_guarded_itself:
                 return record
-            if attempts.guarding.alarm is None:
+            if attempts.guard.alarm is None:
                 return attempts.whole(record, started_at)
             event = attempts.go_back(record, run.folder, run.reports.began_step)
             observer.on_event(event)
@@ -200,7 +200,7 @@ class _Attempts:
     def __init__(self, spec: TrialSpec, *, can_resume: bool) -> None:
         self.spec, self._can_resume = spec, can_resume
         # Without a checkpoint, a later switch is not worth another run from the start.
-        self.guarding = Guarding(spec if can_resume else replace(spec, retry_percents=()))
+        self.guard = SwitchGuard(spec if can_resume else replace(spec, retry_percents=()))
         # The switch from which the next attempt goes on, and the evaluations before it.
         self.start_step = 0
         self.evaluations: list[Evaluation] = []
@@ -211,8 +211,8 @@ class _Attempts:
         self._seconds, self._first_seconds = 0.0, 0.0
 
     @property
-    def plan(self) -> TrialSpec:
-        return replace(self.guarding.plan, retry_percents=self.spec.retry_percents)
+    def next_spec(self) -> TrialSpec:
+        return replace(self.guard.spec, retry_percents=self.spec.retry_percents)
 
     def go_on_from(self, folder: Path, reports: ReportLog, metric_file: Path) -> None:
         """Has the next attempt go on after one that crashed, from its last checkpoint.
@@ -231,7 +231,7 @@ class _Attempts:
 
         If that began behind the switch, an attempt before it has the checkpoint at the switch.
         """
-        evaluations, switch = self._evaluations_of(record), switch_worker_step(self.plan)
+        evaluations, switch = self._evaluations_of(record), switch_worker_step(self.next_spec)
         attempts, self._crashed = [*self._crashed, (began_step, folder)], []
         folder = next((one for began, one in reversed(attempts) if began < switch), folder)
         self._seconds += record.training_seconds
@@ -244,8 +244,8 @@ class _Attempts:
             first_seconds = sum(one.seconds for one in record.phases[:1])
             self._first_seconds += first_seconds
             lost_seconds -= first_seconds
-        self.guarding.switch = Position(switch, elapsed_seconds=self._seconds - lost_seconds)
-        _, event = self.guarding.go_back(
+        self.guard.switch = Position(switch, elapsed_seconds=self._seconds - lost_seconds)
+        _, event = self.guard.go_back(
             record.worker_steps, self._seconds, record.evaluations, is_kept=is_kept
         )
         self._events.append(event)
@@ -254,9 +254,9 @@ class _Attempts:
     def take_alarms(self, alarms: Sequence[tuple[FailedSwitch, RunEvent]]) -> float:
         """Takes those of a loop that goes back by itself; returns the seconds that they cost."""
         if alarms:
-            self.guarding = Guarding(self.spec)  # which could switch again
+            self.guard = SwitchGuard(self.spec)  # which could switch again
         for failed, event in alarms:
-            self.guarding.fail(failed)
+            self.guard.fail(failed)
             self._events.append(event)
         return sum(failed.lost_seconds for failed, _ in alarms)
 
@@ -274,7 +274,7 @@ class _Attempts:
             diverged=last.diverged,
             stopped_early=last.stopped_early,
             events=self._events,
-            guard=self.guarding.outcome(last.worker_steps),
+            guard=self.guard.outcome(last.worker_steps),
         )
 
     def _evaluations_of(self, record: TrialRecord) -> list[Evaluation]:
@@ -292,10 +292,10 @@ class _CommandRun:
     """
 
     def __init__(self, job: CommandJob, attempts: _Attempts, observer: Observer) -> None:
-        self._job, self.spec, self._observer = job, attempts.plan, observer
-        self._attempts, self._guarding = attempts, attempts.guarding
+        self._job, self.spec, self._observer = job, attempts.next_spec, observer
+        self._attempts, self._guard = attempts, attempts.guard
         spec, switch = self.spec, switch_worker_step(self.spec)
-        self._guarding.switch = Position(switch) if spec.switch_percent < 100 else None
+        self._guard.switch = Position(switch) if spec.switch_percent < 100 else None
         self.folder = make_run_folder(job.runs_folder, spec)
         plan = self.folder / "plan.json"
         names = ("identity", "switch_percent", "seed", "band", "retry_percents")
@@ -348,16 +348,16 @@ class _CommandRun:
             self._observer.on_progress(self.spec.identity.total_worker_steps)
         if self._loop_record is not None and not self._is_told_to_stop:
             return self._loop_record, True
-        is_alarmed = self._guarding.alarm is not None
+        is_alarmed = self._guard.alarm is not None
         is_cut = self._is_told_to_stop or (is_alarmed and not self.reports.diverged)
         # A loop that does not test after its last step has told its alarms alone.
         lost_seconds = self._attempts.take_alarms(self._loop_alarms)
-        plan = self._attempts.guarding.plan
-        return self.reports.record(plan, lost_seconds, stopped_early=is_cut), False
+        spec = self._attempts.guard.spec
+        return self.reports.record(spec, lost_seconds, stopped_early=is_cut), False
 
     @property
     def _is_over(self) -> bool:
-        is_alarmed = self._guarding.alarm is not None
+        is_alarmed = self._guard.alarm is not None
         return self._has_diverged or self._is_told_to_stop or is_alarmed
 
     @property
@@ -391,7 +391,7 @@ class _CommandRun:
                 self._is_told_to_stop = is_stop and not self.reports.is_at_end
             self._look_for_alarm()
             if self._is_over:
-                if self.reports.diverged and self._guarding.alarm is None:
+                if self.reports.diverged and self._guard.alarm is None:
                     text = line.strip()[:_LONGEST_LINE]
                     _LOG.warning("diverged by line %d of %s: %r", number, self.source, text)
                 return
@@ -419,20 +419,20 @@ class _CommandRun:
                 ) from error
 
     def _look_for_alarm(self, *, is_over: bool = False) -> None:
-        guarding, reports = self._guarding, self.reports
-        if guarding.switch is None or self._is_told_to_stop or self._loop_file.exists():
+        guard, reports = self._guard, self.reports
+        if guard.switch is None or self._is_told_to_stop or self._loop_file.exists():
             return
         if reports.diverged:
             step = reports.diverged_step
-            if step is None or step >= guarding.switch.done:
-                guarding.catches("it diverged")
+            if step is None or step >= guard.switch.done:
+                guard.try_going_back("it diverged")
             return
         evaluations = [*self._attempts.evaluations, *reports.evaluations]
         if is_over and evaluations:
             # The last one may have come some steps before the end.
             W = self.spec.identity.total_worker_steps
             evaluations[-1] = replace(evaluations[-1], worker_step=W)
-        guarding.look(evaluations)
+        guard.look(evaluations)
 
     def _warn_of_nothing(self) -> None:
         seconds, is_heard = time.monotonic() - self._begun, self._heard_bytes > 0

@@ -29,7 +29,7 @@ from syncswitch.trainers.job.hyperparameters import scaling_text
 from syncswitch.trainers.job.keras_parts import warn_once
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 from syncswitch.trainers.protocols import parse_pair
-from syncswitch.trainers.run.guard import Guard
+from syncswitch.trainers.run.guard import FailureDetector
 
 _LOG = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         band = policy.stated_band
         self._metric = policy.job.metric
         # Nobody knows what the program's learning rate does.
-        watching = Guard(band, self.total_worker_steps, self._metric, decays=None)
+        watching = FailureDetector(band, self.total_worker_steps, self._metric, decays=None)
         self._guard = watching if guarded else None
         if initial_worker_step > self.switch_worker_step:
             self._guard = None

@@ -358,7 +358,7 @@ class CheckpointManager:
         if spec.resume and (own := latest_checkpoint(spec)) is not None:
             path, checkpoint = own
             log.go_back(*checkpoint.position, checkpoint.history)
-            for percents, written in written_checkpoints(spec, log.guarding.plans, log.done):
+            for percents, written in written_checkpoints(spec, log.guard.specs, log.done):
                 log.files.add(percents, written)
             reason = f"from {path.name}, after {log.done:,} worker-steps"
             log.add_event(RunEvent("resumed", log.done, log.elapsed_seconds, reason))
@@ -377,16 +377,16 @@ class CheckpointManager:
 
         None for any other run, and if the checkpoint is gone, which ends the guard.
         """
-        if not log.guarding.is_on or log.is_before_switch or log.is_at_guarded_switch:
+        if not log.guard.is_on or log.is_before_switch or log.is_at_guarded_switch:
             return None
-        past, plan = RunLog(spec, Observer(), lambda accuracy: False), log.guarding.plan
-        if not switch_worker_step(plan):
+        past, now = RunLog(spec, Observer(), lambda accuracy: False), log.guard.spec
+        if not switch_worker_step(now):
             log.keep_switch(past.position)
             return self.initial(spec.seed)
-        path = checkpoint_path(spec, plan.switch_percent, ".npz")
-        checkpoint = own_checkpoint(spec, path) if keeps_switch(plan) else None
+        path = checkpoint_path(spec, now.switch_percent, ".npz")
+        checkpoint = own_checkpoint(spec, path) if keeps_switch(now) else None
         if checkpoint is None:
-            log.guarding.give_up()
+            log.guard.give_up()
             _LOG.warning("no checkpoint %s of the switch: the run continues without a guard", path)
             return None
         past.go_back(*checkpoint.position, checkpoint.history)
@@ -401,9 +401,9 @@ class CheckpointManager:
         try:
             state = keep()
         except NoRoomForEmbeddingsError as error:
-            path = log.files.paths.get(log.guarding.plan.switch_percent)
+            path = log.files.paths.get(log.guard.spec.switch_percent)
             if path is None:
-                log.guarding.give_up()
+                log.guard.give_up()
                 log.add_unsaved(f"{error}; the run continues without a guard")
                 return None
             state = self.restored(read_checkpoint(path), path)
@@ -412,7 +412,7 @@ class CheckpointManager:
 
     def save_return(self, state: ModelState, spec: TrialSpec, log: RunLog) -> None:
         """Writes a checkpoint of a run that is back at its switch, and removes those after it."""
-        percent = log.guarding.failed[-1].switch_percent
+        percent = log.guard.failed[-1].switch_percent
         if keeps_switch(spec):
             self.save(checkpoint_path(spec, percent, ".npz"), (percent,), state, spec, log)
         _remove(log.files.drop_after(percent))
@@ -444,7 +444,7 @@ class CheckpointManager:
 
 def _spared(log: RunLog) -> float | None:
     """Returns the percent of the checkpoint to which the guard may go back, if any."""
-    return log.guarding.plan.switch_percent if log.guarding.is_on else None
+    return log.guard.spec.switch_percent if log.guard.is_on else None
 
 
 def _remove(paths: Iterable[Path]) -> None:

@@ -56,7 +56,7 @@ _MANY_TESTS = 50  # enough of them in a run for any guard
 _ACCURACY = Metric()
 
 
-class Guard:
+class FailureDetector:
     """Decides by its evaluations whether a run has failed after its switch; pure.
 
     It compares them with the band. If that has no target, it looks for signs in them
@@ -93,11 +93,11 @@ class Guard:
         evaluations: Sequence[Evaluation],
         switch_worker_step: int,
         failures: int = 0,
-        given_up: GivenUp | None = None,
+        abandoned: AbandonedEvaluations | None = None,
     ) -> str | None:
         """Why the run has failed, as a clause with figures; None if it has not.
 
-        `failures` is the number of its earlier switches that have failed, `given_up` what it had
+        `failures` is the number of its earlier switches that have failed, `abandoned` what it had
         after the last of these.
         """
         after = [one for one in evaluations if one.worker_step > switch_worker_step]
@@ -110,8 +110,8 @@ class Guard:
             return reason
         if self._band.target_accuracy is None:
             # Who learns as slowly with the first protocol has no switch to blame.
-            if given_up is not None and is_refuted(
-                given_up.evaluations, evaluations, given_up.begin, switch_worker_step, self._job
+            if abandoned is not None and is_refuted(
+                abandoned.evaluations, evaluations, abandoned.begin, switch_worker_step, self._job
             ):
                 return None
             return failure(evaluations, switch_worker_step, self._job)
@@ -204,28 +204,28 @@ def _limits(band: Band, total_worker_steps: int) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class AbandonedEvaluations:
     """The evaluations after a switch that has failed, which `begin` worker-steps preceded."""
 
     begin: int
     evaluations: tuple[Evaluation, ...]
 
 
-class StoppingGuard:
+class EarlyAbort:
     """The guard of a run of a search, which ends at its alarm: there is nothing to go back for."""
 
     def __init__(self, band: Band, identity: ScheduledJob, switch_worker_step: int) -> None:
         self._total_worker_steps = identity.total_worker_steps
-        self._guard = Guard(band, self._total_worker_steps, identity.decided_by)
+        self._detector = FailureDetector(band, self._total_worker_steps, identity.decided_by)
         self._switch_worker_step = switch_worker_step
         self._alarm: RunEvent | None = None
 
-    def looks(self, evaluations: Sequence[Evaluation], tell: Callable[[RunEvent], None]) -> bool:
+    def check(self, evaluations: Sequence[Evaluation], tell: Callable[[RunEvent], None]) -> bool:
         """Checks all evaluations so far; tells an alarm once. The last one is the run's result."""
         newest = evaluations[-1]
         if newest.worker_step >= self._total_worker_steps:
             return False
-        reason = self._guard.alarm(evaluations, self._switch_worker_step)
+        reason = self._detector.alarm(evaluations, self._switch_worker_step)
         if reason is None:
             return False
         is_told = self._alarm is not None  # the evaluation that ends the run may alarm again
@@ -234,7 +234,7 @@ class StoppingGuard:
             tell(self._alarm)
         return True
 
-    def judged(self, record: TrialRecord) -> TrialRecord:
+    def with_alarm(self, record: TrialRecord) -> TrialRecord:
         """The record of the run, with the alarm that ended it.
 
         Nothing is lost by an alarm: whatever was trained is the price of the run.
@@ -253,23 +253,23 @@ class StoppingGuard:
         return replace(record, guard=GuardOutcome(None, (failed,)), events=(*record.events, alarm))
 
 
-class Guarding:
+class SwitchGuard:
     """The guard of one run, which gets a later switch each time it goes back, until none is left.
 
     Attributes:
-        plan: The trial as it is carried out now, see `after_failures`.
+        spec: The trial as it is carried out now, see `after_failures`.
         failed: The switches that have failed.
         switch: Position to go back to; None before the switch, or if no state was kept.
         alarm: The reason why the run has to go back; None if it need not, or has done so.
     """
 
     def __init__(self, spec: TrialSpec) -> None:
-        self._spec = self.plan = spec
-        self._guard: Guard | None = None
+        self._first_spec = self.spec = spec
+        self._detector: FailureDetector | None = None
         self.failed: tuple[FailedSwitch, ...] = ()
         self.switch: Position | None = None
         self.alarm: str | None = None
-        self._given_up: GivenUp | None = None
+        self._abandoned: AbandonedEvaluations | None = None
         self._stays = False
         if spec.band is not None and spec.switch_percent < 100:
             identity = spec.identity
@@ -278,33 +278,37 @@ class Guarding:
             decays = None if boundaries is None else [at for at, _ in boundaries]
             if identity.momentum_after_switch in OWN_RULES:
                 settled_at = steps if decays is None else max(decays, default=0)
-            self._guard = Guard(spec.band, steps, identity.decided_by, settled_at, decays)
+            self._detector = FailureDetector(
+                spec.band, steps, identity.decided_by, settled_at, decays
+            )
 
     @property
-    def plans(self) -> list[TrialSpec]:
-        """The trial as it was carried out after each failure; the last one is `plan`."""
-        return [after_failures(self._spec, failures) for failures in range(len(self.failed) + 1)]
+    def specs(self) -> list[TrialSpec]:
+        """The trial as it was carried out after each failure; the last one is `spec`."""
+        return [
+            after_failures(self._first_spec, failures) for failures in range(len(self.failed) + 1)
+        ]
 
     def outcome(self, first_protocol_done: int) -> GuardOutcome | None:
         """The outcome, given the worker-steps done before the switch; None without a guard.
 
         A run that went back and did not reach another switch had the first protocol alone.
         """
-        if self._guard is None and not self.failed and not self._stays:
+        if self._detector is None and not self.failed and not self._stays:
             return None
-        is_on_its_way = bool(self.failed) and first_protocol_done < switch_worker_step(self.plan)
+        is_on_its_way = bool(self.failed) and first_protocol_done < switch_worker_step(self.spec)
         is_on_its_way |= self._stays
-        return GuardOutcome(100.0 if is_on_its_way else self.plan.switch_percent, self.failed)
+        return GuardOutcome(100.0 if is_on_its_way else self.spec.switch_percent, self.failed)
 
     @property
     def is_on(self) -> bool:
         """Whether an alarm is possible, now or after the switch."""
-        return self._guard is not None and self.plan.switch_percent < 100
+        return self._detector is not None and self.spec.switch_percent < 100
 
     def notices(self, every: int) -> bool:
         """Whether tests after each `every` worker-steps show at all that the switch has failed."""
-        W, switch = self.plan.identity.total_worker_steps, switch_worker_step(self.plan)
-        guard = self._guard
+        W, switch = self.spec.identity.total_worker_steps, switch_worker_step(self.spec)
+        guard = self._detector
         if guard is None:
             return False
         if _MANY_TESTS * every < W:
@@ -323,22 +327,22 @@ class Guarding:
 
     def give_up(self) -> None:
         """Ends the guard, because there is no state to go back to."""
-        self._guard = None
+        self._detector = None
 
     def stay(self) -> None:
         """Ends the guard, because the first protocol does the rest."""
-        self._guard, self._stays = None, True
+        self._detector, self._stays = None, True
 
     def look(self, evaluations: Sequence[Evaluation]) -> None:
-        if self._guard is not None and self.switch is not None:
-            evaluations = (*self._spec.inherited_evaluations, *evaluations)
-            failures = len(self.failed), self._given_up
-            reason = self._guard.alarm(evaluations, self.switch.done, *failures)
+        if self._detector is not None and self.switch is not None:
+            evaluations = (*self._first_spec.inherited_evaluations, *evaluations)
+            failures = len(self.failed), self._abandoned
+            reason = self._detector.alarm(evaluations, self.switch.done, *failures)
             self.alarm = self.alarm or reason
 
-    def catches(self, failure: str) -> bool:
+    def try_going_back(self, failure: str) -> bool:
         """Whether the run can go back after this failure, instead of ending; raises the alarm."""
-        if self._guard is None or self.switch is None:
+        if self._detector is None or self.switch is None:
             return False
         self.alarm = self.alarm or failure
         return True
@@ -359,42 +363,44 @@ class Guarding:
         assert self.alarm is not None
         mark, alarm, self.switch, self.alarm = self.switch, self.alarm, None, None
         after = tuple(one for one in evaluations if one.worker_step > mark.done)
-        self._given_up = GivenUp(mark.done, after)
+        self._abandoned = AbandonedEvaluations(mark.done, after)
         lost_seconds = now_seconds - mark.elapsed_seconds
         accuracy = None  # without an evaluation after the switch
         if after:
-            is_whole = evaluations[-1].worker_step >= self.plan.identity.total_worker_steps
+            is_whole = evaluations[-1].worker_step >= self.spec.identity.total_worker_steps
             accuracy = converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
-        percent, job = self.plan.switch_percent, self.plan.identity
+        percent, job = self.spec.switch_percent, self.spec.identity
         self.fail(FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy))
         goes_on = "starts over"
         if is_kept:
             goes_on = f"continues from the switch, after {mark.done:,} {job.step_noun}s"
         reason = f"{alarm}; {protocol_text(job.first_protocol)} {goes_on}"
-        if self.plan.switch_percent < 100:
-            reason += f", and the next switch is at {self.plan.switch_percent:g} %"
+        if self.spec.switch_percent < 100:
+            reason += f", and the next switch is at {self.spec.switch_percent:g} %"
         return mark, RunEvent("alarmed", done, now_seconds, reason, seconds=lost_seconds)
 
     def history(self) -> dict[str, Any]:
         """The switches that have failed and those that are left, as JSON."""
         return {
             "failed": [asdict(one) for one in self.failed],
-            "retry_percents": self._spec.retry_percents,
-            "given_up": None if self._given_up is None else asdict(self._given_up),
+            "retry_percents": self._first_spec.retry_percents,
+            "given_up": None if self._abandoned is None else asdict(self._abandoned),
         }
 
     def remember(self, history: dict[str, Any]) -> None:
         """Restores a history, whether the run has a guard now or not."""
-        self._spec = replace(self._spec, retry_percents=tuple(history["retry_percents"]))
+        self._first_spec = replace(
+            self._first_spec, retry_percents=tuple(history["retry_percents"])
+        )
         self.failed = ()
         for one in history["failed"]:
             self.fail(nested(FailedSwitch, one))
-        if (given_up := history["given_up"]) is not None:
-            evaluations = tuple(Evaluation.of(one) for one in given_up["evaluations"])
-            given_up = GivenUp(given_up["begin"], evaluations)
-        self._given_up = given_up
+        if (abandoned := history["given_up"]) is not None:
+            evaluations = tuple(Evaluation.of(one) for one in abandoned["evaluations"])
+            abandoned = AbandonedEvaluations(abandoned["begin"], evaluations)
+        self._abandoned = abandoned
 
     def fail(self, failed: FailedSwitch) -> None:
-        """Records that the present switch has failed; the plan now has the next one."""
+        """Records that the present switch has failed; `spec` now has the next one."""
         self.failed = (*self.failed, failed)
-        self.plan = after_failures(self._spec, len(self.failed))
+        self.spec = after_failures(self._first_spec, len(self.failed))

@@ -20,7 +20,7 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
 )
 from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
-from syncswitch.trainers.run.guard import Guarding
+from syncswitch.trainers.run.guard import SwitchGuard
 from syncswitch.trainers.run.record import (
     Position,
     StalenessCount,
@@ -76,7 +76,7 @@ class RunLog:
         self._observer = observer
         self._is_chance = is_chance
         self._started_at = datetime.now(timezone.utc)
-        self.guarding = Guarding(spec)
+        self.guard = SwitchGuard(spec)
         self._second = SecondPhase(spec)
         self._watched: Segment | None = None  # the one that is timed
         self._counted = (0, 0.0)  # worker-steps and training time that it has been told of
@@ -116,12 +116,12 @@ class RunLog:
     @property
     def is_stopping(self) -> bool:
         """Whether the run has diverged, was told to stop, or must go back to its switch."""
-        return self.diverged or self._told_to_stop or self.guarding.alarm is not None
+        return self.diverged or self._told_to_stop or self.guard.alarm is not None
 
     @property
     def has_to_go_back(self) -> bool:
         """Whether the guard has raised an alarm, and the run was not told to stop."""
-        return self.guarding.alarm is not None and not self._told_to_stop
+        return self.guard.alarm is not None and not self._told_to_stop
 
     @property
     def last_protocol(self) -> str | None:
@@ -137,14 +137,14 @@ class RunLog:
     @property
     def is_before_switch(self) -> bool:
         """Whether the first protocol has not done its share yet."""
-        return self.first_protocol_done < switch_worker_step(self.guarding.plan)
+        return self.first_protocol_done < switch_worker_step(self.guard.spec)
 
     @property
     def is_at_guarded_switch(self) -> bool:
         """Whether a guarded run is about to begin the second protocol for good."""
         is_now = self.last_protocol in (None, self._spec.identity.first_protocol)
         is_return = self._second.looks > 0  # from a comparison long after it
-        return self.guarding.is_on and is_now and not self.is_before_switch and not is_return
+        return self.guard.is_on and is_now and not self.is_before_switch and not is_return
 
     def fork(self, done: int, first_protocol_done: int, elapsed_seconds: float) -> None:
         """Starts from another run's checkpoint; see `Position`."""
@@ -171,11 +171,11 @@ class RunLog:
         events = [nested(RunEvent, event) for event in content["events"]]
         self._events[: len(events)] = events
         self._evaluations = [Evaluation.of(evaluation) for evaluation in content["evaluations"]]
-        self.guarding.remember(content["guard"])
+        self.guard.remember(content["guard"])
         if "second phase" in content:  # an older version had no choice
             self._second.remember(content["second phase"])
             if self._second.is_first_alone:
-                self.guarding.stay()
+                self.guard.stay()
         self.fork(done, first_protocol_done, elapsed_seconds)
         self.position = replace(
             self.position,
@@ -236,16 +236,16 @@ class RunLog:
 
     def keep_switch(self, position: Position | None = None) -> None:
         """Makes this position, or the given one, the one to which the guard takes the run back."""
-        self.guarding.switch = position or self.position
-        self.guarding.look(self._evaluations)
+        self.guard.switch = position or self.position
+        self.guard.look(self._evaluations)
 
-    def heed_alarm(self, now_seconds: float) -> None:
+    def return_to_switch(self, now_seconds: float) -> None:
         """Goes back to the switch; the lost time still counts, and tests are reported again."""
-        start, event = self.guarding.go_back(self.done, now_seconds, self._evaluations)
+        start, event = self.guard.go_back(self.done, now_seconds, self._evaluations)
         self.fall_back(replace(start, elapsed_seconds=now_seconds))
         self._second.restart()
         if self._second.is_first:
-            self.guarding.stay()
+            self.guard.stay()
         self._told_step = start.done
         self.add_event(event)
 
@@ -256,7 +256,7 @@ class RunLog:
             "evaluations": self._evaluations,
             "phases": self.position.phases,
             "events": self._events,
-            "guard": self.guarding.history(),
+            "guard": self.guard.history(),
             "second phase": self._second.history(),
             "inherited_seconds": self.position.inherited_seconds,
             "switch_overhead_seconds": self.position.switch_overhead_seconds,
@@ -265,8 +265,8 @@ class RunLog:
 
     def next_segment(self, *, is_detour: bool = False) -> Segment | None:
         """The segment to train next; see `schedule.next_segment`."""
-        plan = self.guarding.plan
-        segment = next_segment(plan, self.done, self.first_protocol_done, is_detour=is_detour)
+        spec = self.guard.spec
+        segment = next_segment(spec, self.done, self.first_protocol_done, is_detour=is_detour)
         if segment is None or is_detour or not self._second.is_on:
             return segment
         if not self.is_before_switch:
@@ -274,7 +274,7 @@ class RunLog:
             segment = self._second.of(segment)
             if self._second.reason != was_chosen:
                 if self._second.is_first_alone:
-                    self.guarding.stay()
+                    self.guard.stay()
                 self.add_event(self._chosen_event(self.done, self.elapsed_seconds))
         self._watched, self._counted = segment, (self.done, self.elapsed_seconds)
         return segment
@@ -321,7 +321,7 @@ class RunLog:
         is_after_decay = any(evaluation.worker_step > step for step, _ in boundaries[:1])
         if is_after_decay and self._is_chance(evaluation.accuracy):
             self.diverge(f"after the first decay the accuracy is {evaluation.accuracy:.4f}: chance")
-        self.guarding.look(self._evaluations)
+        self.guard.look(self._evaluations)
         # After parts were lost, some tests are repeated.
         if evaluation.worker_step <= self._told_step:
             return
@@ -332,14 +332,14 @@ class RunLog:
 
     def diverge(self, reason: str) -> None:
         """Records that the training has diverged, which ends it unless its guard takes it back."""
-        self.diverged |= not self.guarding.catches(reason)
+        self.diverged |= not self.guard.try_going_back(reason)
 
     def add_switch(self, protocol: str, seconds: float, now_seconds: float) -> None:
         """Records a change of protocol; the timing policy's switch is also an event."""
         overhead_seconds = self.position.switch_overhead_seconds + seconds
         self.position = replace(self.position, switch_overhead_seconds=overhead_seconds)
         if not self.is_before_switch:
-            why = f"the switch is at {self.guarding.plan.switch_percent:g} %"
+            why = f"the switch is at {self.guard.spec.switch_percent:g} %"
             is_open = self._second.is_open
             if is_open:
                 why = "to see how fast it is"
@@ -379,7 +379,7 @@ class RunLog:
             stopped_early=self._told_to_stop and self.done < self._spec.identity.total_worker_steps,
             checkpoints=self.files.paths,
             events=self._events,
-            guard=self.guarding.outcome(self.first_protocol_done),
+            guard=self.guard.outcome(self.first_protocol_done),
         )
 
     def _evaluation_after(self, done: int) -> int:

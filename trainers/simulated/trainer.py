@@ -84,7 +84,7 @@ class SimulatedRun:
     def _go_back(self) -> None:
         state = self._switch_state
         assert state is not None
-        self._log.heed_alarm(self._log.elapsed_seconds)
+        self._log.return_to_switch(self._log.elapsed_seconds)
         self._executor.restore(state)
         self._checkpoints.save_return(state, self._spec, self._log)
 

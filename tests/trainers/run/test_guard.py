@@ -12,7 +12,7 @@ import pytest
 
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.run.guard import Guard, Guarding
+from syncswitch.trainers.run.guard import FailureDetector, SwitchGuard
 from syncswitch.trainers.run.record import Position
 from tests.records import changed
 from tests.trainers.job.test_schedule import trial
@@ -32,9 +32,9 @@ def guard(
     deviation: float = BETA / 2,
     curve: list[tuple[int, float]] = CURVE,
     settled_at: int | None = None,
-) -> Guard:
+) -> FailureDetector:
     points = tuple(BandPoint(step, accuracy, deviation) for step, accuracy in curve)
-    return Guard(Band(TARGET, BETA, runs, points), W, settled_at=settled_at)
+    return FailureDetector(Band(TARGET, BETA, runs, points), W, settled_at=settled_at)
 
 
 def played(
@@ -149,7 +149,7 @@ def test_a_training_loss_that_blows_up_is_an_alarm() -> None:
 
 
 def test_without_a_target_a_run_may_end_anywhere() -> None:
-    unmeasured = Guard(Band(None, 0.0), W, settled_at=0)
+    unmeasured = FailureDetector(Band(None, 0.0), W, settled_at=0)
     lost = played(dict.fromkeys(range(300, W + 1, 50), 0.03))
     assert unmeasured.alarm(lost, SWITCH) is None
     blown = {200: 0.4, 250: 5.0, 300: 6.0, 350: 70.0}
@@ -167,23 +167,25 @@ def test_a_run_that_is_found_to_be_no_worse_after_its_switch_is_left_alone() -> 
         retry_percents=(40.0,),
     )
     for better, is_alarm in ((0.0, False), (0.1, True)):
-        guarding = Guarding(spec)
-        guarding.switch = Position(SWITCH)
-        guarding.look(slow[:18])
-        assert guarding.alarm is None
-        guarding.look(slow[:19])
-        assert "still rising, but too slowly" in str(guarding.alarm)
-        guarding.go_back(475, 9.0, slow[:19])
-        resumed = Guarding(spec)
-        resumed.remember(json.loads(json.dumps(guarding.history())))
-        for one in (guarding, resumed):
-            assert one.plan.switch_percent == 40.0
+        first = SwitchGuard(spec)
+        first.switch = Position(SWITCH)
+        first.look(slow[:18])
+        assert first.alarm is None
+        first.look(slow[:19])
+        assert "still rising, but too slowly" in str(first.alarm)
+        first.go_back(475, 9.0, slow[:19])
+        resumed = SwitchGuard(spec)
+        resumed.remember(json.loads(json.dumps(first.history())))
+        for one in (first, resumed):
+            assert one.spec.switch_percent == 40.0
             one.switch = Position(400)
             one.look([replace(test, accuracy=test.accuracy + better) for test in slow[:24]])
             assert (one.alarm is not None) is is_alarm
 
 
-def first_alarm(watching: Guard, tests: list[Evaluation], switch: float = SWITCH) -> int | None:
+def first_alarm(
+    watching: FailureDetector, tests: list[Evaluation], switch: float = SWITCH
+) -> int | None:
     """The worker-step of the first alarm."""
     found = (n for n in range(1, len(tests)) if watching.alarm(tests[:n], round(switch)))
     number = next(found, None)
@@ -222,7 +224,7 @@ def test_a_run_that_comes_near_the_target_at_a_falling_pace_is_left_alone(seed: 
     usual = [(one.worker_step, one.accuracy * TARGET / final) for one in tests]
     tests[-5:] = [replace(one, accuracy=final) for one in tests[-5:]]
     points = tuple(BandPoint(step, accuracy, 0.0) for step, accuracy in usual)
-    watching = Guard(Band(TARGET, BETA, 3, points), 3 * W, settled_at=0)
+    watching = FailureDetector(Band(TARGET, BETA, 3, points), 3 * W, settled_at=0)
     assert first_alarm(watching, tests) is None
     below = [replace(one, accuracy=one.accuracy - 0.04) for one in tests]
     assert first_alarm(watching, below) is not None
@@ -252,7 +254,7 @@ def test_most_recorded_runs_that_lose_much_are_noticed_by_their_half() -> None:
         ends, mean = curves[:, :, -5:].mean(axis=2), curves[:, 0].mean(axis=0).tolist()
         target = float(ends[:, 0].mean())
         points = tuple(BandPoint(*one, 0.0) for one in zip(steps, mean, strict=True))
-        watching = Guard(Band(target, BETA, 0, points), total, settled_at=0)
+        watching = FailureDetector(Band(target, BETA, 0, points), total, settled_at=0)
         lost = (target - ends) / BETA
         for run in np.argwhere((lost[:, 1:] > 3) | (np.arange(len(lost)) % 6 == 0)[:, None]):
             seed, place = run[0], run[1] + 1
@@ -296,7 +298,7 @@ def test_recorded_runs_that_keep_the_accuracy_are_left_alone() -> None:
                 3,
                 tuple(BandPoint(int(step), float(m), float(sd)) for step, m, sd in points),
             )
-            watching = Guard(band, W)
+            watching = FailureDetector(band, W)
             for place in np.flatnonzero(is_good[1:]) + 1:
                 if ends[seed, place] < band.target_accuracy - BETA or has_diverged[seed, place]:
                     continue

@@ -219,7 +219,7 @@ def test_what_fails_after_the_switch_goes_back(
     log.diverge("and once more")
     assert log.has_to_go_back
     assert not log.diverged
-    log.heed_alarm(8.0)
+    log.return_to_switch(8.0)
     outcome = log.record().guard
     assert outcome is not None
     (failed,) = outcome.failed

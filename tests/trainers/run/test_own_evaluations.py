@@ -17,7 +17,7 @@ from benchmarks.recorded_jobs import JOBS, OWN_MOMENTUM_JOBS, guarded_jobs
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.run.guard import GivenUp, Guard
+from syncswitch.trainers.run.guard import AbandonedEvaluations, FailureDetector
 from syncswitch.trainers.run.own_evaluations import (
     Job,
     fallen,
@@ -41,7 +41,7 @@ def played(accuracies: Sequence[float], interval: int = 50) -> list[Evaluation]:
     ]
 
 
-def first(sign: Guard, tests: Sequence[Evaluation]) -> int | None:
+def first(sign: FailureDetector, tests: Sequence[Evaluation]) -> int | None:
     """The worker-step of the first alarm."""
     for number in range(1, len(tests) + 1):
         if sign.alarm(tests[:number], SWITCH) is not None:
@@ -49,8 +49,10 @@ def first(sign: Guard, tests: Sequence[Evaluation]) -> int | None:
     return None
 
 
-def guard(threshold: float = 0.01, metric: Metric = JOB.metric, is_alike: bool = True) -> Guard:
-    return Guard(Band(None, threshold), W, metric, 0 if is_alike else None)
+def guard(
+    threshold: float = 0.01, metric: Metric = JOB.metric, is_alike: bool = True
+) -> FailureDetector:
+    return FailureDetector(Band(None, threshold), W, metric, 0 if is_alike else None)
 
 
 # Up to the switch at 200 it rises from 0.45 to 0.63.
@@ -233,11 +235,11 @@ def test_what_the_first_protocol_does_no_better_was_no_failure() -> None:
     assert not is_refuted((), again, SWITCH, 400, JOB)
     # So the same sign is no alarm a second time, and the loss still is one.
     whole = played(NEAR, 25)
-    given_up, watching = GivenUp(SWITCH, tuple(failed)), guard()
+    abandoned, watching = AbandonedEvaluations(SWITCH, tuple(failed)), guard()
     assert watching.alarm(whole[:20], 400, 1) is not None
-    assert watching.alarm(whole[:20], 400, 1, given_up) is None
+    assert watching.alarm(whole[:20], 400, 1, abandoned) is None
     blown = [replace(one, training_loss=5.0) if one.worker_step > 400 else one for one in whole]
-    assert "blown up" in str(watching.alarm(blown[:20], 400, 1, given_up))
+    assert "blown up" in str(watching.alarm(blown[:20], 400, 1, abandoned))
 
 
 @pytest.mark.parametrize(

@@ -212,8 +212,8 @@ def test_who_goes_back_or_is_killed_does_not_try_again() -> None:
     log = log_of(spec)
     before = trained(log, paces, 3)
     history, position = log.history(), log.position
-    assert log.guarding.catches("it failed")
-    log.heed_alarm(log.elapsed_seconds)
+    assert log.guard.try_going_back("it failed")
+    log.return_to_switch(log.elapsed_seconds)
     assert trained(log, paces)[:2] == ["bsp 252-1000", f"{LOCAL_NAME} 1000-1064"]
     resumed = log_of(spec)
     resumed.go_back(position.done, position.first_protocol_done, position.elapsed_seconds, history)
@@ -276,8 +276,8 @@ def test_a_phase_goes_on_where_bsp_is_slower_by_now_as_well() -> None:
         " in BSP"
     )
     # The guard goes back to the switch, not to the end of the comparison.
-    assert log.guarding.switch is not None
-    assert log.guarding.switch.done == 252
+    assert log.guard.switch is not None
+    assert log.guard.switch.done == 252
 
 
 def test_asp_is_left_once_the_worker_is_gone_for_which_bsp_waited() -> None:
@@ -343,8 +343,8 @@ def test_a_run_that_left_its_second_phase_and_fails_stays_with_the_first_protoco
     log = log_of(later(retry_percents=(25.0,)))
     trained(log, paces, 4)
     assert log.next_segment() is not None
-    assert log.guarding.catches("it failed")
-    log.heed_alarm(log.elapsed_seconds)
+    assert log.guard.try_going_back("it failed")
+    log.return_to_switch(log.elapsed_seconds)
     assert trained(log, paces) == ["bsp 252-1000", "bsp 1000-4000"]
     guard = log.record().guard
     assert guard is not None

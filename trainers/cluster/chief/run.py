@@ -377,7 +377,7 @@ class TrainingRun:
         first = self._log.first_protocol_done
         if self._protocol == self._spec.identity.first_protocol:
             first += self._coordinator.done - self._log.done
-        return not self._log.guarding.failed and first < switch_worker_step(self._spec)
+        return not self._log.guard.failed and first < switch_worker_step(self._spec)
 
     def _watch(self) -> None:
         """Injects what is due and gives up parts that hang, in a thread of its own.
@@ -423,9 +423,9 @@ class TrainingRun:
         try:
             mark, undone = self._coordinator.at_rest(lambda steps: self._mark(steps, segment))
             state = self._executor.with_own_slots(self._cluster.marked())
-            plan = self._log.guarding.plan
+            spec = self._log.guard.spec
             following = next_segment(
-                plan, mark.done, mark.first_protocol_done, is_detour=mark.is_detour
+                spec, mark.done, mark.first_protocol_done, is_detour=mark.is_detour
             )
             # Just after an online policy has decided to change the protocol, the other one would
             # redo steps that some servers have.

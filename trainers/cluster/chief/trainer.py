@@ -228,7 +228,7 @@ class ClusterTrainer(Trainer):
         """Heeds an alarm; returns the state at the switch, where the first protocol goes on."""
         state, log = trial.switch_state, trial.log
         assert state is not None
-        log.heed_alarm(trial.clock.now_seconds)
+        log.return_to_switch(trial.clock.now_seconds)
         self._program.checkpoints.save_return(state, trial.spec, log)
         # Evaluations and files do not count as training time.
         trial.clock.mark_update()
