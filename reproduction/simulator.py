@@ -65,7 +65,7 @@ def played_run(run: RecordedRun, stop: StopRule | None) -> PlayedRun:
     """Returns a recorded run as a simulation needs it."""
     known_at = None
     if stop is not None and not run.diverged:
-        known_at = stop.known_at(run.evaluations, run.switch_worker_step)
+        known_at = stop.settled_after(run.evaluations, run.switch_worker_step)
     if known_at is None:
         return PlayedRun(run.accuracy, run.diverged, run.training_seconds, run.first_seconds)
     until = run.evaluations[:known_at]

@@ -102,7 +102,7 @@ class Selection:
             if self.fits(entry.job) and self.has_pair(entry.policy.protocols)
         ]
 
-    def meant(self, entries: Sequence[PolicyEntry]) -> list[PolicyEntry]:
+    def matching(self, entries: Sequence[PolicyEntry]) -> list[PolicyEntry]:
         """Those of the policies that fit and have the version or alias."""
         if self.choice == CURRENT and self.pair is not None:
             return self.fitting(current_ones(entries))
@@ -251,7 +251,7 @@ def chosen_policy(
     used it would be a guess. Raises PolicyError if there is none, or there are several.
     """
     entries = PolicyRegistry(database).entries(workload=selection.selector)
-    fitting = selection.meant(entries)
+    fitting = selection.matching(entries)
     if not fitting:
         raise none_found(entries, selection, database.url, how_to_name)
     meant, others = _real_first(fitting)

@@ -299,20 +299,22 @@ class UsedJob:
             target_accuracy=None if has_baseline else self.stated_target,
             target_runs=known_runs or _USUAL_TARGET_RUNS,
             accuracy_range=policy.job.metric.accuracies,
-            bearing=() if experience is None else experience.bearing,
+            tolerance=() if experience is None else experience.tolerance,
         )
 
-    def bearing(self) -> tuple[tuple[float, float], ...]:
+    def tolerance(self) -> tuple[tuple[float, float], ...]:
         """Before the first run: switch points, and the share of jobs that tolerate each."""
         from syncswitch.searcher.strategies.adaptive.guesses import experience_of
 
         experience = self.experience() or experience_of(usual_prior(self._rule), ())
-        return tuple((percent, experience.share(percent)) for percent, _ in experience.bearing)
+        return tuple((percent, experience.share(percent)) for percent, _ in experience.tolerance)
 
-    def bearing_likelihood(self) -> Floats:
+    def tolerance_likelihood(self) -> Floats:
         """What its runs say of how early such jobs tolerate a switch, by usual switch point."""
-        usual = replace(self.strategy(), switch_points=AdaptiveStrategy().switch_points, bearing=())
-        return Assessment(usual, self.observations, 0).bearing_likelihood()
+        usual = replace(
+            self.strategy(), switch_points=AdaptiveStrategy().switch_points, tolerance=()
+        )
+        return Assessment(usual, self.observations, 0).tolerance_likelihood()
 
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
         """The band that the next run is compared with; `curves` are those of the uses.

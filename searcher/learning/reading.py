@@ -164,7 +164,7 @@ def _read_experience(database: Database, policy: TimingPolicy) -> Experience | N
         job = UsedJob(entry.policy, _counted_uses(database, entry.policy))
         with suppress(UserError):  # nothing to compare with
             if job.threshold and job.observations:
-                likelihoods.append(job.bearing_likelihood())
+                likelihoods.append(job.tolerance_likelihood())
     if not likelihoods:
         return None
     return experience_of(usual_prior(policy.protocols.momentum_after_switch), likelihoods)
@@ -210,7 +210,7 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
         explain(job.strategy(), job.observations),
         allowed=job.allowed,
         own_jobs=0 if experience is None else experience.jobs,
-        bearing=job.bearing() if is_learnt else (),
+        tolerance=job.tolerance() if is_learnt else (),
         chosen=tuple(chosen_phases(database, policy)),
     )
 

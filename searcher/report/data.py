@@ -342,7 +342,7 @@ def _shown(
             )
         made = (one for one in versions if one.policy.study == study and not one.imported_at)
         return next(made, None), searches[study]
-    policy = next(iter(selection.meant(versions)), None)
+    policy = next(iter(selection.matching(versions)), None)
     if policy is None and selection.choice != CURRENT:
         raise none_found(versions, selection, storage_url)
     newest = next(reversed(list(searches.values())), None)

@@ -58,7 +58,7 @@ class Prefixes:
         self._directory = self.folder.absolute() / self.study
         self._unreadable: set[Path] = set()
 
-    def begun(self, spec: TrialSpec, number: int) -> tuple[TrialSpec, Fork | None]:
+    def with_checkpoint(self, spec: TrialSpec, number: int) -> tuple[TrialSpec, Fork | None]:
         """Adds to a run what it starts from, and the checkpoints that it leaves.
 
         Also returns where it leaves another run; None if it starts afresh. Raises UserError if the

@@ -62,7 +62,7 @@ class Explanation:
         allowed: How much accuracy may be lost, as the policy says it; a `strategy` for later runs
             has the threshold alone.
         own_jobs: Other jobs of the database that the first belief rests on, beside the recorded.
-        bearing: By these, switch points and the share of the jobs that tolerate a switch there;
+        tolerance: By these, switch points and the share of the jobs that tolerate a switch there;
             empty for a strategy without a belief.
         chosen: What runs found to be the fastest protocols of their cluster, with figures.
     """
@@ -74,7 +74,7 @@ class Explanation:
     untried: tuple[Untried, ...]
     allowed: AllowedLoss
     own_jobs: int = 0
-    bearing: tuple[tuple[float, float], ...] = ()
+    tolerance: tuple[tuple[float, float], ...] = ()
     chosen: tuple[str, ...] = ()
 
     @property
@@ -174,12 +174,12 @@ def why_sentences(
     why: Explanation, first: str, metric: Metric, second_protocol: str = ""
 ) -> list[str]:
     """Sentences for everything that is not in the rows; the second protocol as it is recorded."""
-    said = [_bearing_text(why, first)] if why.bearing else []
+    said = [_tolerance_text(why, first)] if why.tolerance else []
     if (phase := _recorded_phase(why, second_protocol)) is not None:
         said.append(_phase_text(phase, first))
     said += [f"A run compared the protocols at its switch: {one}." for one in why.chosen]
     if why.answer is None:
-        begins = "This job has not confirmed it" if why.bearing else "There is no answer yet"
+        begins = "This job has not confirmed it" if why.tolerance else "There is no answer yet"
         return [*said, f"{begins}: no run of {first} alone is there to compare with."]
     threshold, percent = why.strategy.threshold, why.answer.switch_percent
     if why.allowed.is_from_runs:
@@ -203,14 +203,14 @@ def why_sentences(
     return said
 
 
-def _bearing_text(why: Explanation, first: str) -> str:
+def _tolerance_text(why: Explanation, first: str) -> str:
     from syncswitch.searcher.strategies.adaptive.guesses import PANEL_JOBS, RECORDED_JOBS
 
     has_optimizers = why.strategy.momentum_rule == OWN_OPTIMIZER
     rule, names = (OWN_OPTIMIZER, PANEL_JOBS) if has_optimizers else (None, RECORDED_JOBS)
     shares = ", ".join(
         f"{_percent(share)} at {percent_text(percent)}"
-        for percent, share in why.bearing
+        for percent, share in why.tolerance
         if percent < BASELINE_PERCENT
     )
     jobs = other_jobs_text(why.own_jobs, rule, names)
@@ -268,7 +268,7 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
         "threshold_is_measured": why.allowed.is_from_runs,
         "answer_percent": None if why.answer is None else why.answer.switch_percent,
         "is_decided": why.is_decided,
-        "other_jobs": {"own": why.own_jobs, "bearing": [list(one) for one in why.bearing]},
+        "other_jobs": {"own": why.own_jobs, "bearing": [list(one) for one in why.tolerance]},
         "chosen": list(why.chosen),
         "never_tried": list(map(asdict, why.untried)),
     }

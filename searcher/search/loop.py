@@ -257,7 +257,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             self._begin(claim, wanted, None)
             return recorded, False
         while True:
-            spec, fork = self.prefixes.begun(wanted, claim.number)
+            spec, fork = self.prefixes.with_checkpoint(wanted, claim.number)
             self._begin(claim, spec, fork)
             if not self.study.is_running(claim.number):
                 raise RetryableError(

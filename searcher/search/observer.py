@@ -97,7 +97,9 @@ class TrialObserver(Observer):
         word = never_moved(self.spec.identity, self._evaluations)
         if word is not None:
             self.warn(word)
-        if self._stop is not None and self._stop.knows(self._evaluations, self._switch_worker_step):
+        if self._stop is not None and self._stop.is_settled(
+            self._evaluations, self._switch_worker_step
+        ):
             return Verdict.STOP
         is_alarmed = self._guard is not None and self._guard.check(self._evaluations, self.on_event)
         return Verdict.STOP if is_alarmed else Verdict.CONTINUE

@@ -53,7 +53,7 @@ class StopRule:
             trusts_rest=bool(decays) or not strategy.judges_single_runs,
         )
 
-    def knows(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:
+    def is_settled(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:
         """Returns whether the accuracy is known with the last evaluation.
 
         The second protocol began at `switch_worker_step`; 0 if the run has only one.
@@ -70,12 +70,12 @@ class StopRule:
         restless = statistics.median(_changes(before[-_EVALUATIONS_BEFORE:]))
         return _CONTRAST * statistics.fmean(_changes(window)) <= restless
 
-    def known_at(
+    def settled_after(
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
     ) -> int | None:
         """After how many evaluations the accuracy is known; None if it never is."""
         for number in range(CONVERGENCE_EVALUATIONS, len(evaluations)):
-            if self.knows(evaluations[:number], switch_worker_step):
+            if self.is_settled(evaluations[:number], switch_worker_step):
                 return number
         return None
 
@@ -83,7 +83,7 @@ class StopRule:
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
     ) -> float | None:
         """The accuracy of a run had it been stopped; None if it would not have been."""
-        number = self.known_at(evaluations, switch_worker_step)
+        number = self.settled_after(evaluations, switch_worker_step)
         return None if number is None else converged_accuracy(evaluations[:number])
 
 

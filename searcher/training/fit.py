@@ -17,8 +17,8 @@ from syncswitch.searcher.learning.next_run import NextRun
 from syncswitch.searcher.python_calls import checked
 from syncswitch.searcher.selection import filed_policy, is_policy_file
 from syncswitch.searcher.strategies.baseline import allowed_loss
-from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose
-from syncswitch.searcher.training.train import remembered, trial_of
+from syncswitch.searcher.training.policy import RunPlan, RunRequest, SwitchChoice, choose
+from syncswitch.searcher.training.train import record_and_learn, trial_of
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import Said, UserError
@@ -129,7 +129,7 @@ def fit(
     if isinstance(policy, Path):
         policy = str(policy)
     choice = policy if isinstance(policy, str) else None
-    when = When(
+    when = SwitchChoice(
         choice,
         switch_at,
         guarded=guarded,
@@ -170,7 +170,9 @@ def fit(
     record, lost = given.train(trial_of(chosen, _tell), observer)
     _tell(_outcome(record))
     if is_recorded:
-        remembered(request, chosen, record, uuid.uuid4().hex, Path(f"{workload.name}.keras"), ())
+        record_and_learn(
+            request, chosen, record, uuid.uuid4().hex, Path(f"{workload.name}.keras"), ()
+        )
     if lost is not None:
         raise lost
     return record

@@ -61,7 +61,7 @@ None as the percent stands for any. It gives None where another run begins.
 
 
 @dataclass(frozen=True)
-class When:
+class SwitchChoice:
     """What decides when a training switches: a policy, learning, or its user.
 
     The fields are arguments of `train`; `allowed` is its `threshold` or `threshold_runs`. Raises
@@ -137,7 +137,7 @@ class RunRequest:
     pair: tuple[str, str] | None
     seed: int | None
     recorder: RunRecorder
-    when: When
+    when: SwitchChoice
     interrupted: Interrupted = lambda *_: None
     goes_back: bool | None = None
 
@@ -226,8 +226,8 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
     meant = selection
     if isinstance(trainer, UsersCommand):  # what differs of another job's policy is said
         meant = replace(selection, workers=None, protocols=None)
-    candidates = meant.meant(entries)
-    elsewhere = replace(selection, cluster=None).meant(entries)
+    candidates = meant.matching(entries)
+    elsewhere = replace(selection, cluster=None).matching(entries)
     is_real = trainer.simulated_cluster is None
     if not candidates and may_learn:
         begun = _begun(request, elsewhere) if is_real else None
@@ -531,7 +531,7 @@ def size_and_pair(request: RunRequest) -> tuple[int, tuple[str, str]]:
                 remedy=(Set("workers", verb="say both with"), Set("protocols", verb="")),
                 code="parameter-missing",
             ) from error
-        for entry in selection.meant(entries)[:1]:
+        for entry in selection.matching(entries)[:1]:
             job = entry.identity
             return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
     return workers or trainer.default_workers, pair or trainer.pair(None)

@@ -18,7 +18,7 @@ from syncswitch.searcher.backends.registry import TRAINING, trainer_named
 from syncswitch.searcher.learning.publishing import first_policy
 from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.strategies.baseline import allowed_loss
-from syncswitch.searcher.training.policy import RunPlan, RunRequest, When, choose
+from syncswitch.searcher.training.policy import RunPlan, RunRequest, SwitchChoice, choose
 from syncswitch.searcher.training.resume import (
     InterruptedRun,
     RunCheckpoints,
@@ -193,7 +193,7 @@ def train(
         _pair(protocol, protocols),
         seed,
         RunRecorder(storage_url, tell),
-        When(policy, switch_at, protocol, guarded, learn, expected_runs, allowed),
+        SwitchChoice(policy, switch_at, protocol, guarded, learn, expected_runs, allowed),
         interrupted,
     )
     chosen = choose(request)
@@ -242,7 +242,7 @@ def train(
                 kept.name_use()
             elif not kept.name_unsaved(record):
                 raise unsaved
-            done = remembered(request, chosen, record, kept.use_id, model, alone_seconds)
+            done = record_and_learn(request, chosen, record, kept.use_id, model, alone_seconds)
             if unsaved is not None:
                 raise unsaved
             SideOutput("checkpoints that are no longer needed are still there; remove them", tell)(
@@ -261,7 +261,7 @@ def train(
     return done
 
 
-def remembered(
+def record_and_learn(
     request: RunRequest,
     chosen: RunPlan,
     record: TrialRecord,
@@ -269,7 +269,7 @@ def remembered(
     model: Path,
     alone_seconds: tuple[float, ...],
 ) -> Training:
-    """The finished training, after its run is recorded and has taught what it can."""
+    """Records a finished run and has it teach what it can; returns the finished training."""
     recorder, run, when = request.recorder, chosen.run, request.when
     identity, is_asked = record.spec.identity, run.policy is None and not run.learns
 
@@ -369,7 +369,7 @@ def train_by_command(
     Raises RetryableError where the command failed, and else as `train`.
     """
     allowed = allowed_loss(threshold, threshold_runs)
-    when = When(policy, switch_at, None, guarded, learn, expected_runs, allowed)
+    when = SwitchChoice(policy, switch_at, None, guarded, learn, expected_runs, allowed)
     pair = None if protocols is None else trainer.pair(protocols)
     job = trainer.command_job(name, workers or 1, pair or trainer.pair(None))
     request = RunRequest(
@@ -394,7 +394,7 @@ def train_by_command(
         folder = runner.last_folder
         assert folder is not None  # it has just trained
         model = trainer.output_folder / name
-        done = remembered(request, chosen, record, use_id, model, alone_seconds)
+        done = record_and_learn(request, chosen, record, use_id, model, alone_seconds)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command starts over") from None
     if record.diverged:

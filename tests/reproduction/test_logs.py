@@ -200,7 +200,7 @@ STOP = StopRule(precision=0.005)
 def recorded_run(recorded: RecordedRun) -> Run | None:
     if recorded.diverged:
         return None
-    known = STOP.known_at(recorded.evaluations, recorded.switch_worker_step)
+    known = STOP.settled_after(recorded.evaluations, recorded.switch_worker_step)
     accuracy = STOP.plateau_accuracy(recorded.evaluations, recorded.switch_worker_step)
     step = None if known is None else recorded.evaluations[known - 1].worker_step
     return Run(

@@ -20,10 +20,10 @@ from syncswitch.trainers.job.keras_parts import (
     build_model,
     build_optimizer,
     build_schedule,
-    decided_by,
     excluded_variables,
     loss_settings,
     metric_class,
+    metric_of,
     schedule_boundaries,
 )
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
@@ -73,7 +73,7 @@ def workload_identity(
         # There are none where the rate changes in another way than by steps.
         rate, boundaries = schedule_boundaries(schedule) or (float(schedule(0)), None)
     _look_at_model(workload)
-    metric = decided_by(workload)
+    metric = metric_of(workload)
     job = Job(
         name=workload.name,
         total_worker_steps=workload.total_worker_steps,

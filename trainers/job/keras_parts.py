@@ -386,7 +386,7 @@ _FALSE = ("FalseNegatives", "FalsePositives")
 _UNITS = {"MeanAbsolutePercentageError": "%"}
 
 
-def decided_by(workload: Workload) -> Metric:
+def metric_of(workload: Workload) -> Metric:
     """Returns direction, range and unit of the metric, from the workload or else from Keras.
 
     A metric of the user's own, of which Keras knows no direction, is assumed to be a share, more of

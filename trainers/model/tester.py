@@ -15,9 +15,9 @@ from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers, has_accuracy
 from syncswitch.trainers.job.keras_parts import (
     build_metric,
-    decided_by,
     further_workloads,
     loss_settings,
+    metric_of,
 )
 from syncswitch.trainers.job.sources import ArraySource
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
@@ -60,7 +60,7 @@ class ModelTester:
             }
             self.further: tuple[tuple[str, float], ...] = ()
             self.tested: Sequence[Any] = ()
-            self._decided_by = decided_by(workload)
+            self._described = metric_of(workload)
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
             if data.test.examples > self._batch and data.test.examples % self._batch:
                 # Traced once for all batches, also the last one, which is smaller.
@@ -105,8 +105,8 @@ class ModelTester:
 
     def _checked(self, value: float) -> float:
         """Returns a metric's value as an accuracy; NaN if it is not finite or out of its range."""
-        accuracy = self._decided_by.accuracy(value)
-        possible = self._decided_by.limited(accuracy)
+        accuracy = self._described.accuracy(value)
+        possible = self._described.limited(accuracy)
         is_worse = accuracy < possible and self._workload.metric_range is not None
         # A sum in float32 may be wrong in its last bits.
         is_outside = abs(accuracy - possible) > _ROUNDING
@@ -115,7 +115,7 @@ class ModelTester:
         if is_outside:
             raise self._workload.error(
                 f"the metric {self._metric.name!r} gives {value:.4g}, and its range is"
-                f" {self._decided_by.range_text}; give its range as metric_range, and"
+                f" {self._described.range_text}; give its range as metric_range, and"
                 " metric_goal='min' if less is better"
             )
         return possible

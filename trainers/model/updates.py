@@ -117,7 +117,7 @@ NO_OUTER: Vector = np.zeros(0, np.float32)
 """The outer state of replicas without outer steps."""
 
 
-def begun(parameters: Vector) -> Vector:
+def first_outer_state(parameters: Vector) -> Vector:
     """Returns the outer state of replicas that begin: where they were last joined, and zeros."""
     return np.concatenate([parameters, np.zeros_like(parameters)])
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import Command, Part, Run, Set, WorkloadError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
-from syncswitch.trainers.job.keras_parts import build_metric, built_part, decided_by
+from syncswitch.trainers.job.keras_parts import build_metric, built_part, metric_of
 from syncswitch.trainers.job.workload import Workload, users_code
 from syncswitch.trainers.trainer import Observer, Verdict, Watching
 
@@ -160,7 +160,7 @@ class _Telling(Watching):
         self._workload = workload
         self._callbacks = list(callbacks)
         self._tests = 0
-        self._metric = decided_by(workload)
+        self._metric = metric_of(workload)
         self._name = logged_name(workload)
         self._interval = workload.evaluation_interval_worker_steps
         if shown is not None:

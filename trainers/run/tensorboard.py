@@ -142,7 +142,7 @@ class TensorBoardTrainer(Trainer):
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         folder = self._folder / run_folder_name(spec)
-        log = RunLog(folder, spec, observer or Observer(), self._tell)
+        log = BoardLog(folder, spec, observer or Observer(), self._tell)
         log.write(log.open)
         try:
             record = self._trainer.train(spec, log)
@@ -158,7 +158,7 @@ class TensorBoardTrainer(Trainer):
         self._trainer.close()
 
 
-class RunLog(Watching):
+class BoardLog(Watching):
     """Logs one run into a new event file of a folder, and passes observations on.
 
     The file is unbuffered, so that a killed run loses no event.

@@ -30,7 +30,7 @@ _CHANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredTimes:
     """The pace of a cluster, as measured."""
 
     workers: int
@@ -49,7 +49,7 @@ class Network:
     values: int = 0  # P + S of the model that was measured
 
 
-def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measured:
+def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> MeasuredTimes:
     """The mean pace over all phases of these runs.
 
     Runs that never switch are preferred where both protocols have some, because their times do not
@@ -72,11 +72,11 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
                 code="nothing-recorded",
             )
         pace[protocol] = seconds / steps * workers
-    return Measured(workers, pace[_SYNCHRONOUS], pace[_ASYNCHRONOUS], len(kept))
+    return MeasuredTimes(workers, pace[_SYNCHRONOUS], pace[_ASYNCHRONOUS], len(kept))
 
 
 def calibrate(
-    measured: Measured, variation: float, description: str = "", network: Network = Network()
+    measured: MeasuredTimes, variation: float, description: str = "", network: Network = Network()
 ) -> ClusterProfile:
     """A profile with which BSP and ASP take as long as measured.
 

@@ -39,7 +39,7 @@ from syncswitch.trainers.model.updates import (
     NO_OUTER,
     Projection,
     Update,
-    begun,
+    first_outer_state,
     outer_step,
     rejoin,
 )
@@ -153,7 +153,7 @@ _TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class GradientInput:
     """The inputs of a gradient."""
 
     worker_step: int
@@ -281,13 +281,13 @@ class GradientSource:
 
         return self._agree(build, [mean_of([self._call_single(probe, 0) for probe in probes])])
 
-    def submit(self, pulled: Sequence[Pulled], seed: int) -> Future[list[Gradient]]:
+    def submit(self, pulled: Sequence[GradientInput], seed: int) -> Future[list[Gradient]]:
         """Begins to compute up to `at_once` independent gradients."""
         if self.at_once == 1:
             return self._threads.submit(lambda: [self._call_single(pulled[0], seed)])
         return self._threads.submit(self._call_apart, pulled, seed, self.at_once)
 
-    def submit_mean(self, pulled: Sequence[Pulled], seed: int) -> Callable[[], Gradient]:
+    def submit_mean(self, pulled: Sequence[GradientInput], seed: int) -> Callable[[], Gradient]:
         """Begins to compute the mean gradient of batches at the same parameters; call to wait."""
         if len(pulled) == 1 or not self._share_a_call:
             singles = [self._threads.submit(self._call_single, batch, seed) for batch in pulled]
@@ -332,7 +332,7 @@ class GradientSource:
             return False
         return True
 
-    def _make_probes(self) -> list[Pulled]:
+    def _make_probes(self) -> list[GradientInput]:
         random = np.random.default_rng(0)
 
         def small(*shape: int) -> Vector:
@@ -345,10 +345,10 @@ class GradientSource:
             ids = self.wanted(step, 0)
             tables = zip(ids, self._function.embeddings, strict=True)
             rows = [small(len(wanted), table.width) for wanted, table in tables]
-            probes.append(Pulled(step, parameters, statistics, ids, rows))
+            probes.append(GradientInput(step, parameters, statistics, ids, rows))
         return probes
 
-    def _call_single(self, pulled: Pulled, seed: int) -> Gradient:
+    def _call_single(self, pulled: GradientInput, seed: int) -> Gradient:
         loss, contribution, *gradients = self._single(
             tf.constant(np.concatenate([pulled.parameters, pulled.statistics])),
             *self._feed.rows(pulled.worker_step, seed),
@@ -360,7 +360,9 @@ class GradientSource:
         rows = EmbeddingSteps.gradients(pulled.ids, gradients[len(dense) :])
         return Gradient(float(loss), values, as_array(contribution), rows)
 
-    def _apart_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
+    def _apart_arguments(
+        self, pulled: Sequence[GradientInput], seed: int, places: int
+    ) -> list[Any]:
         full = _filled(pulled, places)
         return [
             tf.constant(np.stack([batch.parameters for batch in full])),
@@ -368,18 +370,24 @@ class GradientSource:
             *self._batch_arguments(pulled, seed, places),
         ]
 
-    def _call_apart(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Gradient]:
+    def _call_apart(
+        self, pulled: Sequence[GradientInput], seed: int, places: int
+    ) -> list[Gradient]:
         results = map(as_array, self._apart(*self._apart_arguments(pulled, seed, places)))
         gradients = [Gradient(float(loss), *own) for loss, *own in zip(*results, strict=True)]
         return gradients[: len(pulled)]
 
-    def _shared_arguments(self, pulled: Sequence[Pulled], count: int, seed: int) -> list[Any]:
+    def _shared_arguments(
+        self, pulled: Sequence[GradientInput], count: int, seed: int
+    ) -> list[Any]:
         weights = np.zeros(self._most, np.float32)
         weights[: len(pulled)] = 1 / count
         first = tf.constant(pulled[0].parameters), tf.constant(pulled[0].statistics)
         return [*first, tf.constant(weights), *self._batch_arguments(pulled, seed, self._most)]
 
-    def _batch_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
+    def _batch_arguments(
+        self, pulled: Sequence[GradientInput], seed: int, places: int
+    ) -> list[Any]:
         """The numbers of the batches and the seed as one tensor, then the examples."""
         steps = _filled([batch.worker_step for batch in pulled], places)
         rows = [self._feed.rows(batch.worker_step, seed) for batch in pulled]
@@ -394,7 +402,7 @@ class GradientSource:
         batches = function.batches(rows, steps, seed)
         return tf.nest.map_structure(lambda *tensors: tf.stack(tensors), *batches)
 
-    def _call_shared(self, pulled: Sequence[Pulled], count: int, seed: int) -> Gradient:
+    def _call_shared(self, pulled: Sequence[GradientInput], count: int, seed: int) -> Gradient:
         """The share of these batches in the mean of `count` gradients."""
         results = self._shared(*self._shared_arguments(pulled, count, seed))
         loss, values, contribution = map(as_array, results)
@@ -461,10 +469,10 @@ class TrainingExecutor(StepExecutor):
         self._own: dict[int, OwnSlots] = {}
         self._pulled_parameters: dict[int, Vector] = {}
         # By worker: the inputs of its round, of a gradient not yet begun, and a begun gradient.
-        self._pulled: dict[int, list[Pulled]] = {}
-        self._waiting: dict[int, Pulled] = {}
+        self._pulled: dict[int, list[GradientInput]] = {}
+        self._waiting: dict[int, GradientInput] = {}
         self._computing: dict[int, Callable[[], Gradient]] = {}
-        self._in_round: dict[int, list[Pulled]] = {}
+        self._in_round: dict[int, list[GradientInput]] = {}
         # By worker-step.
         self._in_buffer: dict[int, Gradient] = {}
 
@@ -497,7 +505,7 @@ class TrainingExecutor(StepExecutor):
         self._is_trial = is_trial
         is_replica = exchange is Exchange.REPLICA
         self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
-        self._outer = begun(self.state.parameters) if is_replica else NO_OUTER
+        self._outer = first_outer_state(self.state.parameters) if is_replica else NO_OUTER
         is_own = exchange is Exchange.PUSH and self._configuration.is_own(second_since)
         is_bounded = self._configuration.bounds_steps(self.state.updates)
         updates = self._configuration.own_updates(self.state.updates, second_since, done)
@@ -552,7 +560,7 @@ class TrainingExecutor(StepExecutor):
         for step in ticket.worker_steps:
             ids = self._source.wanted(step, self._seed)
             rows = self._embeddings.shard.pull(ids)
-            pulled.append(Pulled(step, state.parameters, state.statistics, ids, rows))
+            pulled.append(GradientInput(step, state.parameters, state.statistics, ids, rows))
         if self._exchange is Exchange.ROUND:
             # One gradient for the whole round, once its members are known.
             self._pulled[worker] = pulled

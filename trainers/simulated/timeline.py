@@ -51,7 +51,7 @@ class SharedLink(Generic[T]):
 
     def __init__(self, bytes_per_second: float, worker_bytes_per_second: Sequence[float]) -> None:
         self._bytes_per_second = bytes_per_second
-        by_limit = {limit: _Alike[T](limit) for limit in sorted(set(worker_bytes_per_second))}
+        by_limit = {limit: _LinkClass[T](limit) for limit in sorted(set(worker_bytes_per_second))}
         self._classes = list(by_limit.values())
         self._of_worker = [by_limit[limit] for limit in worker_bytes_per_second]
         self.is_limited = not all(map(math.isinf, (bytes_per_second, *by_limit)))
@@ -106,7 +106,7 @@ class SharedLink(Generic[T]):
                 self.next, self._first = moment, alike
 
 
-class _Alike(Generic[T]):
+class _LinkClass(Generic[T]):
     """Transfers over links of bandwidth `limit`, each with the value of `served` at its end."""
 
     def __init__(self, limit: float) -> None:

@@ -46,7 +46,7 @@ PANEL_JOBS = (
 )
 """Those with optimizers of Keras."""
 
-_BEARS_POINTS = 0.05
+_TOLERATED_POINTS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Prior:
         owns_momentum: Whether each worker keeps its own momentum after the switch.
         owns_optimizer: Whether that is the momentum, or are other variables, of an optimizer of
             Keras, such as Adam.
-        bearing: Switch points in percent, ascending, and which share of the jobs tolerates a switch
-            there and no earlier, as a user's own jobs have it; empty for the usual shares.
+        tolerance: Switch points in percent, ascending, and which share of the jobs tolerates a
+            switch there and no earlier, as a user's own jobs have it; empty for the usual shares.
     """
 
     grid: tuple[float, ...]
@@ -69,7 +69,7 @@ class Prior:
     largest_loss: float = 1.0
     owns_momentum: bool = False
     owns_optimizer: bool = False
-    bearing: tuple[tuple[float, float], ...] = ()
+    tolerance: tuple[tuple[float, float], ...] = ()
 
     @property
     def octaves(self) -> Floats:
@@ -108,14 +108,14 @@ class Guesses:
         shares: Floats = (1 - self.failures) * ndtr((threshold - self.losses) / self.spread)
         return shares
 
-    def bears_from(self, prior: Prior) -> NDArray[np.intp]:
+    def earliest_tolerated(self, prior: Prior) -> NDArray[np.intp]:
         """(P,) index of the earliest switch point from which on the job tolerates a switch.
 
         It does where runs keep the accuracy in at most 5 of 100 cases fewer than without a switch.
         """
         kept = self.kept_shares(prior.threshold)
-        bears = kept >= kept[:, -1:] - _BEARS_POINTS
-        from_there = np.cumprod(bears[:, ::-1], axis=1)
+        tolerates = kept >= kept[:, -1:] - _TOLERATED_POINTS
+        from_there = np.cumprod(tolerates[:, ::-1], axis=1)
         earliest: NDArray[np.intp] = len(prior.grid) - from_there.sum(axis=1)
         return earliest
 
@@ -274,23 +274,23 @@ class Experience:
     """What jobs of one rule of the second phase have shown; `jobs` of them are a user's own."""
 
     jobs: int
-    bearing: tuple[tuple[float, float], ...]
+    tolerance: tuple[tuple[float, float], ...]
 
     def share(self, percent: float) -> float:
         """The share of the jobs that tolerate a switch at a point, and at all later ones."""
-        return sum(share for at, share in self.bearing if at <= percent)
+        return sum(share for at, share in self.tolerance if at <= percent)
 
 
 def shares_of(prior: Prior, guesses: Guesses, weights: Floats) -> Floats:
     """(m,) weight of the guesses that tolerate a switch at each point and no earlier."""
-    counted = np.bincount(guesses.bears_from(prior), weights, len(prior.grid))
+    counted = np.bincount(guesses.earliest_tolerated(prior), weights, len(prior.grid))
     return counted.astype(np.float64)
 
 
 @functools.lru_cache(maxsize=32)
 def usual_shares(prior: Prior) -> Floats:
     """(m,) those of the first guesses without a user's own jobs."""
-    guesses = first_guesses(replace(prior, bearing=()))
+    guesses = first_guesses(replace(prior, tolerance=()))
     number = len(guesses.cube)
     return shares_of(prior, guesses, np.full(number, 1 / number))
 
@@ -321,13 +321,13 @@ def experience_of(prior: Prior, likelihoods: Sequence[Floats]) -> Experience:
 
 def prior_log_weights(prior: Prior, guesses: Guesses) -> Floats:
     """(P,) logarithm of how much likelier each guess is by a user's own jobs."""
-    if not prior.bearing:
+    if not prior.tolerance:
         return np.zeros(len(guesses.cube))
-    points = np.array([at for at, _ in prior.bearing])
-    usual = usual_shares(replace(prior, grid=tuple(map(float, points)), bearing=()))
-    own = np.array([share for _, share in prior.bearing])
+    points = np.array([at for at, _ in prior.tolerance])
+    usual = usual_shares(replace(prior, grid=tuple(map(float, points)), tolerance=()))
+    own = np.array([share for _, share in prior.tolerance])
     factors = np.divide(own, usual, out=np.ones_like(own), where=usual > 0)
     # A grid may have more points than those at which jobs are compared.
-    places = np.array(prior.grid)[guesses.bears_from(prior)]
+    places = np.array(prior.grid)[guesses.earliest_tolerated(prior)]
     logarithms: Floats = np.log(factors[np.searchsorted(points, places).clip(0, len(points) - 1)])
     return logarithms

@@ -50,7 +50,7 @@ class Outlook:
         shares: (m,) share of W in the first protocol at each switch point.
         ratio: Time of a training with the second protocol alone over that with the first.
         tries: (m,) whether a run that failed before switches again there.
-        is_blind: Whether no threshold is measured.
+        lacks_threshold: Whether no threshold is measured.
     """
 
     belief: Belief
@@ -60,7 +60,7 @@ class Outlook:
     is_guarded: bool
     tries: NDArray[np.bool_]
     goes_back: bool = True
-    is_blind: bool = False
+    lacks_threshold: bool = False
 
     @functools.cached_property
     def kept(self) -> Floats:
@@ -156,7 +156,7 @@ class Outlook:
         from scipy.special import ndtr
 
         guesses, beta = self.belief.guesses, self.belief.prior.threshold
-        noticed_share = 0.0 if self.is_blind else NOTICED_BY_ITSELF
+        noticed_share = 0.0 if self.lacks_threshold else NOTICED_BY_ITSELF
         octaves = math.log(self.belief.prior.largest_loss / beta)
         plain = 1 - math.log(LOST) / octaves if octaves > math.log(LOST) else 0.0
         usual = 1 - ndtr((LOST * beta - guesses.losses) / guesses.spread)
@@ -173,7 +173,7 @@ class Outlook:
         errors = belief.guesses.target_z * belief.guesses.spread[:, -1]
         measured = Goal.mean_of([0.0], belief.prior.threshold)
         measured_belief = replace(belief, reference=0.0, measured=measured, target_errors=errors)
-        return replace(self, belief=measured_belief, is_blind=False)
+        return replace(self, belief=measured_belief, lacks_threshold=False)
 
     @functools.cached_property
     def faster_probabilities(self) -> Floats:

@@ -120,7 +120,7 @@ class AdaptiveStrategy(Strategy):
             halving and 75 %, and 0 % where workers keep their own momentum.
         owns_momentum: Whether each worker keeps its own momentum after the switch.
         owns_optimizer: Whether that is an optimizer of Keras, such as Adam.
-        bearing: What a user's own jobs say of such a job, see `Prior`; empty without any.
+        tolerance: What a user's own jobs say of such a job, see `Prior`; empty without any.
     """
 
     name = "adaptive"
@@ -139,7 +139,7 @@ class AdaptiveStrategy(Strategy):
     switch_points: tuple[float, ...] = ()
     owns_momentum: bool = False
     owns_optimizer: bool = False
-    bearing: tuple[tuple[float, float], ...] = ()
+    tolerance: tuple[tuple[float, float], ...] = ()
 
     @property
     @override
@@ -292,8 +292,8 @@ class Assessment:
         check_baseline(run.diverged for run in baseline)
         self._costs = TrialCosts.of(self._runs, strategy.highest_percent, strategy.share_prefix)
         self._missing = strategy.missing_for_threshold(self._runs)
-        self._is_blind = self._missing > 0 and runs_left is not None
-        if self._is_blind:
+        self._lacks_threshold = self._missing > 0 and runs_left is not None
+        if self._lacks_threshold:
             # The belief goes by thresholds, however much one may be.
             self._strategy = replace(strategy, threshold=1.0, accuracy_range=(None, None))
         self._has_target = not self._missing and (
@@ -309,7 +309,7 @@ class Assessment:
         if unread:
             return NextTrial(unread[0], unread.count(unread[0]))
         # Without a target and a threshold nothing can be compared.
-        if self._missing and not self._is_blind:
+        if self._missing and not self._lacks_threshold:
             return NextTrial(self._grid[self._last], self._missing)
         if self._has_target:
             index = self._next_index()
@@ -355,7 +355,7 @@ class Assessment:
 
     def expected(self, percent: float) -> Decided | None:
         """What an answer with this switch point would say; None without a threshold."""
-        is_unknown = self._missing and not self._is_blind
+        is_unknown = self._missing and not self._lacks_threshold
         return None if is_unknown else self._decided(self._grid.index(percent))
 
     def target(self) -> tuple[float, float] | None:
@@ -388,10 +388,10 @@ class Assessment:
             strategy.largest_loss,
             strategy.owns_momentum,
             strategy.owns_optimizer,
-            strategy.bearing,
+            strategy.tolerance,
         )
 
-    def bearing_likelihood(self) -> Floats:
+    def tolerance_likelihood(self) -> Floats:
         """(m,) what the runs say of how early the job tolerates a switch, see `likelihood_of`."""
         from syncswitch.searcher.strategies.adaptive.guesses import likelihood_of
 
@@ -413,7 +413,7 @@ class Assessment:
                 run.accuracy,
                 run.diverged,
                 failed=run.alarmed,
-                unjudged=self._is_blind and not (run.diverged or run.alarmed),
+                unjudged=self._lacks_threshold and not (run.diverged or run.alarmed),
             )
             for run in self._runs
         )
@@ -431,7 +431,7 @@ class Assessment:
             strategy.guarded,
             tries & strategy.goes_back,
             strategy.goes_back,
-            self._is_blind,
+            self._lacks_threshold,
         )
 
     def _next_index(self) -> int | None:
@@ -461,7 +461,7 @@ class Assessment:
         What is expected of a switch then rests on recorded jobs, not on this one: where each worker
         keeps its own momentum, most of these lose nothing, and none of them differs that much.
         """
-        if self._is_blind or not self._strategy.owns_momentum:
+        if self._lacks_threshold or not self._strategy.owns_momentum:
             return False
         belief = self._outlook.belief
         runs = 0 if belief.measured is None else belief.measured.runs

@@ -15,7 +15,7 @@ from searches import trials_of
 
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import RunRequest, When, choose
+from syncswitch.searcher.training.policy import RunRequest, SwitchChoice, choose
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.errors import PolicyError
 from tests.searcher.policies import published
@@ -188,7 +188,13 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
     job = identity(name="digits", simulated_cluster="5" * 64)
     published(url, job)
     wanted = RunRequest(
-        LocalTrainer(), "digits", None, None, None, RunRecorder(url, print), When(learn=False)
+        LocalTrainer(),
+        "digits",
+        None,
+        None,
+        None,
+        RunRecorder(url, print),
+        SwitchChoice(learn=False),
     )
     with pytest.raises(PolicyError) as caught:
         choose(wanted)

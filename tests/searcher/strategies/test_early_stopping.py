@@ -34,11 +34,13 @@ STEP = RESTLESS + CALM
 
 class TestKnowing:
     def test_a_run_is_known_at_its_fifth_evaluation_after_the_decay(self) -> None:
-        assert next(n for n in range(len(STEP)) if RULE.knows(curve(STEP[:n]))) == 15
-        assert RULE.known_at(curve(STEP)) == 15
+        assert next(n for n in range(len(STEP)) if RULE.is_settled(curve(STEP[:n]))) == 15
+        assert RULE.settled_after(curve(STEP)) == 15
         assert RULE.plateau_accuracy(curve(STEP)) == pytest.approx(statistics.fmean(CALM[:5]))
         # To stop a run at its last evaluation saves nothing.
-        assert RULE.known_at(curve(STEP[:15])) is RULE.plateau_accuracy(curve(STEP[:15])) is None
+        assert (
+            RULE.settled_after(curve(STEP[:15])) is RULE.plateau_accuracy(curve(STEP[:15])) is None
+        )
 
     @pytest.mark.parametrize(
         ("accuracies", "why"),
@@ -51,15 +53,15 @@ class TestKnowing:
         ],
     )
     def test_what_keeps_a_run_from_being_known(self, accuracies: list[float], why: str) -> None:
-        assert not RULE.knows(curve(accuracies)), why
+        assert not RULE.is_settled(curve(accuracies)), why
 
     def test_all_five_are_after_the_switch_and_the_last_decay(self) -> None:
         known = curve(STEP[:15])
         first = known[10].worker_step
-        assert RULE.knows(known, switch_worker_step=first - 1)
-        assert not RULE.knows(known, switch_worker_step=first)
-        assert replace(RULE, not_before_worker_step=first - 1).knows(known)
-        assert not replace(RULE, not_before_worker_step=first).knows(known)
+        assert RULE.is_settled(known, switch_worker_step=first - 1)
+        assert not RULE.is_settled(known, switch_worker_step=first)
+        assert replace(RULE, not_before_worker_step=first - 1).is_settled(known)
+        assert not replace(RULE, not_before_worker_step=first).is_settled(known)
 
 
 def test_the_rule_of_a_search_follows_from_beta_the_schedule_and_how_runs_may_fail() -> None:
@@ -68,7 +70,7 @@ def test_the_rule_of_a_search_follows_from_beta_the_schedule_and_how_runs_may_fa
         assert StopRule.of(strategy, [(400, 0.1), (600, 0.01)]) == StopRule(0.01, 600)
     assert StopRule.of(paper, None) == StopRule(0.01)
     assert StopRule.of(adaptive, None) == StopRule(0.01, trusts_rest=False)
-    assert StopRule.of(adaptive, []).known_at(curve(STEP)) is None
+    assert StopRule.of(adaptive, []).settled_after(curve(STEP)) is None
 
 
 def run(percent: float, accuracy: float, plateau: float | None = None) -> Observation:

@@ -15,7 +15,7 @@ from syncswitch.searcher.learning.next_run import NextRun
 from syncswitch.searcher.training.policy import (
     RunPlan,
     RunRequest,
-    When,
+    SwitchChoice,
     _candidates,
     choose,
     size_and_pair,
@@ -37,7 +37,7 @@ SIMULATED = changed(IDENTITY, simulated_cluster="5" * 64)
 LARGER = changed(SIMULATED, workers=500)
 
 
-NAMED = When(policy="current")
+NAMED = SwitchChoice(policy="current")
 
 
 def request_for(
@@ -45,7 +45,7 @@ def request_for(
     workers: int | None = None,
     pair: tuple[str, str] | None = None,
     *,
-    when: When = NAMED,
+    when: SwitchChoice = NAMED,
     reference: str = "digits",
     cluster: LocalTrainer = LocalTrainer(),  # noqa: B008 (frozen)
 ) -> RunRequest:
@@ -62,7 +62,7 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
     published(sqlite_url, SIMULATED)
     for workers, pair in ((None, None), (4, ("bsp", "asp"))):
         with pytest.raises(PolicyError) as caught:
-            choose(request_for(sqlite_url, workers, pair, when=When(policy=choice)))
+            choose(request_for(sqlite_url, workers, pair, when=SwitchChoice(policy=choice)))
         said(OPTION_WORDS.say(caught.value))
 
 
@@ -102,12 +102,12 @@ def test_a_database_that_does_not_say_the_job_makes_it_no_other_one(
 def test_a_file_says_it_too(tmp_path: Path, said: Said) -> None:
     file, url = str(tmp_path / "my policy.json"), "sqlite:///unused.db"
     write_policy(Path(file), policy_of(IDENTITY), RegisteredWorkload(IDENTITY.job, "digits"))
-    found = choose(request_for(url, when=When(policy=file), cluster=KnownJob()))
+    found = choose(request_for(url, when=SwitchChoice(policy=file), cluster=KnownJob()))
     assert found.run.policy == policy_of(IDENTITY)
     write_policy(Path(file), policy_of(SIMULATED), RegisteredWorkload(SIMULATED.job, "digits"))
     for workers in (None, 8):
         with pytest.raises(PolicyError) as caught:
-            choose(request_for(url, workers, when=When(policy=file)))
+            choose(request_for(url, workers, when=SwitchChoice(policy=file)))
         said(OPTION_WORDS.say(caught.value))
 
 
@@ -123,7 +123,9 @@ class KnownJob(LocalTrainer):
 
 
 def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> RunPlan:
-    when = When(guarded=is_guarded, learn=False if uses is None else None, expected_runs=uses or 1)
+    when = SwitchChoice(
+        guarded=is_guarded, learn=False if uses is None else None, expected_runs=uses or 1
+    )
     return choose(request_for(url, cluster=KnownJob(), when=when))
 
 

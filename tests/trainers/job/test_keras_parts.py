@@ -15,7 +15,7 @@ from syncswitch.trainers.job.keras_parts import (
     build_model,
     build_optimizer,
     build_schedule,
-    decided_by,
+    metric_of,
     schedule_boundaries,
 )
 from tests.trainers.jobs import CONSTANT, DENSE, dense_model
@@ -109,13 +109,13 @@ def right(labels: Any, _: Any) -> Any:
     ],
 )
 def test_keras_says_what_the_workload_does_not(fields: dict[str, Any], expected: Metric) -> None:
-    assert decided_by(replace(CONSTANT, **fields)) == expected
+    assert metric_of(replace(CONSTANT, **fields)) == expected
 
 
 def test_a_metric_of_its_own_is_a_share_unless_the_workload_says_otherwise(keras: Any) -> None:
     own = replace(CONSTANT, metric=lambda: keras.metrics.MeanMetricWrapper(right, name="right"))
-    assert decided_by(own) == Metric("right")
-    assert decided_by(replace(own, metric_goal="min")) == Metric("right", "min", None, None, None)
+    assert metric_of(own) == Metric("right")
+    assert metric_of(replace(own, metric_goal="min")) == Metric("right", "min", None, None, None)
     assert workload_identity(own, 2, "bsp", "asp").decided_by.name == "right"
     named = replace(own, metric=lambda: keras.metrics.BinaryAccuracy(name="accuracy"))
     assert workload_identity(named, 2, "bsp", "asp").decided_by == Metric()
@@ -152,4 +152,4 @@ def test_what_is_no_metric_is_refused_in_one_line(said: Said) -> None:
         {"metric": "mae", "metric_range": 7},
         {"metric_goal": "min"},
     ):
-        said.refusal("workload-unsuitable", lambda job=fields: decided_by(replace(CONSTANT, **job)))
+        said.refusal("workload-unsuitable", lambda job=fields: metric_of(replace(CONSTANT, **job)))

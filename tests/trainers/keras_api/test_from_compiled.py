@@ -11,7 +11,7 @@ import pytest
 from syncswitch.storage.errors import ErrorCode, WorkloadError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.keras_parts import build_metric, build_model, decided_by
+from syncswitch.trainers.job.keras_parts import build_metric, build_model, metric_of
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.jobs import dense_model, digits_data
 from tests.wording import Said
@@ -120,7 +120,7 @@ def test_metrics_of_ones_own_are_taken(keras: Any) -> None:
     fingerprints = set()
     for metric, name in ((near, "near"), (Largest(name="top"), "Largest")):
         found = made(binary_model(keras, metrics=[metric]))
-        assert decided_by(found) == Metric(name)
+        assert metric_of(found) == Metric(name)
         assert build_metric(found) is not build_metric(found)
         fingerprints.add(workload_identity(found, 2, "bsp", "asp").fingerprint)
     assert len(fingerprints) == 2

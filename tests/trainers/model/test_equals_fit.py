@@ -21,7 +21,7 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.keras_parts import decided_by
+from syncswitch.trainers.job.keras_parts import metric_of
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.keras_api.from_compiled import from_compiled
 from syncswitch.trainers.model.state import read_checkpoint, restored_model
@@ -343,7 +343,7 @@ def our_run(case: Case, model: Any, workers: int) -> tuple[list[Any], float]:
         )
         record = trainer.train(spec, None)
         trained = restored_model(workload, read_checkpoint(record.checkpoints[100.0]))
-    return trained.get_weights(), decided_by(workload).value(record.final_accuracy)
+    return trained.get_weights(), metric_of(workload).value(record.final_accuracy)
 
 
 def keras_run(case: Case, start: Sequence[Any], rate: float) -> tuple[list[Any], dict[str, float]]:
@@ -419,7 +419,7 @@ def both_halves(
         )
         record = trainer.train(spec, None)
     checkpoint = read_checkpoint(record.checkpoints[100.0])
-    return restored_model(workload, checkpoint), decided_by(workload).value(record.final_accuracy)
+    return restored_model(workload, checkpoint), metric_of(workload).value(record.final_accuracy)
 
 
 @pytest.mark.parametrize("second", ["asp", "local-sgd:2"])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from syncswitch.trainers.model.updates import begun, outer_step, rejoin
+from syncswitch.trainers.model.updates import first_outer_state, outer_step, rejoin
 
 
 def test_it_goes_further_the_longer_replicas_move_alike() -> None:
     """They move by -1 from where they were joined, each time."""
-    outer = begun(np.array([10.0, 0.0], np.float32))
+    outer = first_outer_state(np.array([10.0, 0.0], np.float32))
     moves = []
     for _ in range(3):
         before = outer[:2].copy()
@@ -25,7 +25,7 @@ def test_it_goes_further_the_longer_replicas_move_alike() -> None:
 
 
 def test_what_diverges_becomes_infinite_without_a_warning() -> None:
-    outer = begun(np.full(1, 3e38, np.float32))
+    outer = first_outer_state(np.full(1, 3e38, np.float32))
     mean = np.full(1, -3e38, np.float32)
     outer_step(outer, mean)
     assert not np.isfinite(mean[0])

@@ -205,10 +205,10 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.run.tensorboard import RunLog
+from syncswitch.trainers.run.tensorboard import BoardLog
 from syncswitch.trainers.trainer import Observer
 from tests.trainers.run.test_tensorboard import SPEC
-log = RunLog(Path(sys.argv[1]), SPEC, Observer(), print)
+log = BoardLog(Path(sys.argv[1]), SPEC, Observer(), print)
 log.open()
 for step in range(1, 101):
     log.on_evaluation(Evaluation(step, step / 100, step / 100, 1.0))

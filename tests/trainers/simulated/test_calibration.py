@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.replay import Recording
 from syncswitch.trainers.simulated.calibration import (
-    Measured,
+    MeasuredTimes,
     Network,
     asp_seconds,
     calibrate,
@@ -31,12 +31,12 @@ SWITCHED = (phase("bsp", 0, 400, 120.0), phase("asp", 400, 800, 20.0))
     ("runs", "expected"),
     [
         # Runs with one protocol alone come first.
-        ([BSP, SWITCHED, ASP], Measured(8, 2.0, 0.5, 2)),
-        ([BSP, SWITCHED], Measured(8, pytest.approx(320 / 150), 0.4, 2)),
+        ([BSP, SWITCHED, ASP], MeasuredTimes(8, 2.0, 0.5, 2)),
+        ([BSP, SWITCHED], MeasuredTimes(8, pytest.approx(320 / 150), 0.4, 2)),
     ],
 )
 def test_the_pace_is_that_of_all_phases(
-    runs: list[tuple[PhaseRecord, ...]], expected: Measured
+    runs: list[tuple[PhaseRecord, ...]], expected: MeasuredTimes
 ) -> None:
     assert measured_pace(8, runs) == expected
 
@@ -53,7 +53,7 @@ class TestAKnownNetwork:
 
     def test_what_it_does_not_take_is_computing_and_the_barriers(self) -> None:
         """One worker, whose transfers nobody disturbs."""
-        profile = calibrate(Measured(1, 1.73, 1.23, 2), 0.0, "mine", self.NETWORK)
+        profile = calibrate(MeasuredTimes(1, 1.73, 1.23, 2), 0.0, "mine", self.NETWORK)
         assert profile.compute_seconds == pytest.approx(1.0, rel=1e-4)
         assert profile.barrier_seconds == pytest.approx(0.5, rel=1e-3)
         assert profile.worker_bandwidths_bytes_per_second == (80_000.0,)
@@ -83,12 +83,12 @@ class TestAKnownNetwork:
                 for protocol in ("bsp", "asp")
             )
         )
-        found = calibrate(Measured(workers, bsp, asp, 2), variation, network=self.NETWORK)
+        found = calibrate(MeasuredTimes(workers, bsp, asp, 2), variation, network=self.NETWORK)
         assert found.compute_seconds == pytest.approx(compute, rel=0.05)
         assert found.barrier_seconds == pytest.approx(barrier, abs=0.05)
 
     def test_one_that_is_slower_than_what_was_measured_is_refused(self, said: Said) -> None:
-        for measured in (Measured(4, 5.0, 0.2, 2), Measured(4, 1.0, 1.2, 2)):
+        for measured in (MeasuredTimes(4, 5.0, 0.2, 2), MeasuredTimes(4, 1.0, 1.2, 2)):
             said.refusal("input-invalid", calibrate, measured, 0.0, network=self.NETWORK)
 
 

@@ -15,8 +15,8 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.simulated.executor import (
     Gradient,
+    GradientInput,
     GradientSource,
-    Pulled,
     mean_of,
     with_patches,
 )
@@ -96,11 +96,11 @@ def noisy_data() -> Data:
     return replace(digits_data(), transform=noisy)
 
 
-def wanted_of(function: ModelFunction, count: int) -> list[Pulled]:
+def wanted_of(function: ModelFunction, count: int) -> list[GradientInput]:
     """Each with a batch, parameters and statistics of its own."""
     random = np.random.default_rng(7)
     return [
-        Pulled(
+        GradientInput(
             3 * place,
             (0.2 * random.standard_normal(function.parameters.size)).astype(np.float32),
             (1 + random.random(function.statistics.size)).astype(np.float32),
@@ -109,7 +109,7 @@ def wanted_of(function: ModelFunction, count: int) -> list[Pulled]:
     ]
 
 
-def computed(source: GradientSource, wanted: list[Pulled], seed: int) -> list[Gradient]:
+def computed(source: GradientSource, wanted: list[GradientInput], seed: int) -> list[Gradient]:
     """All of them, as many in a call as the source takes."""
     parts = range(0, len(wanted), source.at_once)
     calls = [source.submit(wanted[start : start + source.at_once], seed) for start in parts]

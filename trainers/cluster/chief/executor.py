@@ -14,7 +14,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.updates import NO_OUTER, begun
+from syncswitch.trainers.model.updates import NO_OUTER, first_outer_state
 from syncswitch.trainers.protocols import AfterAverage, Exchange, ReplicaStep
 from syncswitch.trainers.protocols.steps import Group, StepDone, Ticket
 
@@ -197,7 +197,7 @@ class ClusterExecutor:
         if not self._has_outer:
             return NO_OUTER
         if self._start is not None:
-            return begun(self._start.parameters)
+            return first_outer_state(self._start.parameters)
         return self._cluster.outer_state(self._holders())
 
     def _mean_slots(self) -> Vector:

@@ -37,7 +37,7 @@ class FencedError(Exception):
     """Another process has taken this worker's place, and its calls are refused."""
 
 
-class Pulled(NamedTuple):
+class PulledModel(NamedTuple):
     """The parameters that a worker computes with.
 
     `model` holds the parameters followed by the statistics, and is unchanged until the worker
@@ -143,13 +143,13 @@ class ParameterServer:
         parameters, statistics = self._copied(holder)
         return parameters if averages is None else averages, statistics, *rows
 
-    def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> Pulled:
+    def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> PulledModel:
         """Lends a worker the current buffer until it pushes, and copies the rows that it needs."""
         with self._changing:
             self._check(caller)
             self._leases[caller.worker] = self._current
             model, rows = self.buffers[self._current], self.embeddings.pull(ids)
-            return Pulled(self._updates, self._current, model, rows)
+            return PulledModel(self._updates, self._current, model, rows)
 
     def push(self, caller: Caller, task: Task, computed: Vector, rows: RowGradients = ()) -> int:
         """Takes in a worker's gradient, and uses it as the task's `exchange` says.

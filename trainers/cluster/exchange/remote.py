@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, cast, get_type_hints
 import msgspec
 
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
-from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, Pulled
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, PulledModel
 from syncswitch.trainers.cluster.exchange.plans import (
     WORKER,
     Caller,
@@ -296,7 +296,7 @@ class RemoteServers:
         needs_copy = len(servers) > 1 or servers[0].buffers is None
         self._model = aligned(size) if needs_copy else aligned(0)
 
-    def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> Pulled:
+    def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> PulledModel:
         """See `ParameterServer`; the update count is that of the first server."""
         asked = ids_for(ids, len(self._servers))
         places = [self._model[server.shard] for server in self._servers]
@@ -317,7 +317,7 @@ class RemoteServers:
             else:
                 place[:] = server.buffers[buffer]
         rows = rows_of(ids, [own for *_, own in pulled])
-        return Pulled(self._pulled_updates[0], 0, model, rows)
+        return PulledModel(self._pulled_updates[0], 0, model, rows)
 
     def push(self, caller: Caller, task: Task, computed: Vector, rows: RowGradients = ()) -> int:
         """See `ParameterServer`; leaves out the servers that have the step already."""

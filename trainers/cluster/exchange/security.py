@@ -42,7 +42,7 @@ _KEY_BYTES = 32
 _LEAST_WAIT_SECONDS = 0.1
 
 
-class StrangerError(ConnectionRefusedError):
+class AuthenticationError(ConnectionRefusedError):
     """The other end does not know the secret, or expected another connection."""
 
 
@@ -65,7 +65,7 @@ def request_entry(
     `deadline` is on the monotonic clock.
 
     Raises:
-        StrangerError: The other end is not the one that was meant, or does not know the secret.
+        AuthenticationError: The other end is another one, or does not know the secret.
         OSError: The connection broke, or the deadline passed.
         EOFError: The other end hung up.
     """
@@ -77,7 +77,7 @@ def request_entry(
     theirs, proof = answer[:_KEY_BYTES], answer[_KEY_BYTES:]
     keys = _keys(own, fresh, theirs, (hello, theirs, role, _normal(address)))
     if not hmac.compare_digest(keys[0], proof):
-        raise StrangerError
+        raise AuthenticationError
     connected.sendall(keys[1])
     _received(connected, len(ACCEPTED), deadline)
     return _channel(connected, own, keys[2], keys[3])
@@ -93,19 +93,19 @@ def admit(
     """Runs the listener's side of the handshake, see `request_entry`.
 
     `address` is that by which others find the listener. Returns the part that has dialed, and the
-    channel for what follows; raises StrangerError also for a part with none of these `roles`.
+    channel for what follows; raises AuthenticationError also for a part with none of these `roles`.
     """
     hello = _received(connected, _HELLO.size, deadline)
     protocol, written, number, theirs = _HELLO.unpack(hello)
     role = written.rstrip(b"\0").decode(errors="replace")
     if protocol != PROTOCOL or role not in roles:
-        raise StrangerError
+        raise AuthenticationError
     fresh = X25519PrivateKey.generate()
     public = fresh.public_key().public_bytes_raw()
     keys = _keys(own, fresh, theirs, (hello, public, own.part[0], _normal(address)))
     connected.sendall(public + keys[0])
     if not hmac.compare_digest(keys[1], _received(connected, _KEY_BYTES, deadline)):
-        raise StrangerError
+        raise AuthenticationError
     connected.sendall(ACCEPTED)
     return (role, number), _channel(connected, own, keys[3], keys[2])
 
@@ -117,7 +117,7 @@ def _keys(
     try:
         common = fresh.exchange(X25519PublicKey.from_public_bytes(theirs))
     except ValueError as error:  # a key of low order, which would make the shared key zero
-        raise StrangerError from error
+        raise AuthenticationError from error
     info = msgspec.msgpack.encode((*transcript, own.secret is None))
     derivation = HKDF(SHA256(), 4 * _KEY_BYTES, salt=None, info=info)
     made = derivation.derive(common + (own.secret or b""))

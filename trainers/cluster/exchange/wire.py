@@ -20,12 +20,12 @@ import numpy as np
 
 from syncswitch.trainers.cluster.exchange.security import (
     Address,
+    AuthenticationError,
     Channel,
     Identity,
     Part,
     Plain,
     Reader,
-    StrangerError,
     admit,
     request_entry,
 )
@@ -37,7 +37,7 @@ _Element = str | bytes | int | float | bool | None
 _reading = threading.local()
 
 
-class OddMessageError(OSError):
+class MalformedMessageError(OSError):
     """Something came that is not a message, or not the expected one; treated like a lost peer."""
 
 
@@ -131,7 +131,7 @@ class Message:
     arrays: Sequence[memoryview]
 
     def read(self, kind: Any) -> Any:
-        """Decodes it as a value of this type, or raises OddMessageError.
+        """Decodes it as a value of this type, or raises MalformedMessageError.
 
         It can be read until the next message is received.
         """
@@ -140,7 +140,7 @@ class Message:
         try:
             return decoder.decode(self.content)
         except Exception as error:  # whatever somebody sends
-            raise OddMessageError(f"not what was expected: {error}") from error
+            raise MalformedMessageError(f"not what was expected: {error}") from error
         finally:
             del _reading.arrays
 
@@ -192,7 +192,7 @@ class Wire:
         """
         mark, count, length = _HEAD.unpack(self._reader.next(_HEAD.size))
         if mark != _MARK:
-            raise OddMessageError("this is not a message")
+            raise MalformedMessageError("this is not a message")
         arrays = []
         try:
             lengths = struct.unpack(f"<{count}Q", self._reader.next(8 * count)) if count else ()
@@ -205,7 +205,7 @@ class Wire:
                 self._reader.fill(memory)
                 arrays.append(memory)
         except (MemoryError, OverflowError, ValueError) as error:
-            raise OddMessageError(f"a message is too long ({error})") from error
+            raise MalformedMessageError(f"a message is too long ({error})") from error
         return Message(content, arrays)
 
     def send_descriptor(self, descriptor: int) -> None:
@@ -327,7 +327,7 @@ class Listener:
         except BaseException as error:
             # Or the other end would wait for ever.
             wire.close()
-            if isinstance(error, OddMessageError):
+            if isinstance(error, MalformedMessageError):
                 _LOG.warning("%s: %s %d is cut off: %s", _text(self.address), *peer, error)
             elif not isinstance(error, (OSError, EOFError)):
                 raise
@@ -345,7 +345,7 @@ def dial(address: Address, role: str, own: Identity) -> Wire:
             channel = request_entry(connected, own, role, address, deadline)
             connected.settimeout(None)
             return Wire(connected, (role, 0), channel)
-        except StrangerError as error:
+        except AuthenticationError as error:
             connected.close()
             raise ConnectionRefusedError(
                 f"{_text(address)} does not know the cluster's secret, or is no {role} of it"

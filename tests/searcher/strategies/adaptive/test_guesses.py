@@ -24,7 +24,7 @@ def job(*runs: tuple[float, float, bool]) -> Floats:
         Observation(percent, accuracy, diverged, trial_number=number, replicate=number)
         for number, (percent, accuracy, diverged) in enumerate(runs)
     ]
-    return Assessment(STRATEGY, observed, 0).bearing_likelihood()
+    return Assessment(STRATEGY, observed, 0).tolerance_likelihood()
 
 
 def bears_nothing() -> Floats:
@@ -37,8 +37,8 @@ def bears_everything() -> Floats:
 
 def first_percent(jobs: Sequence[Floats]) -> float:
     """Where the first of a few trainings of the next job switches."""
-    bearing = experience_of(PRIOR, jobs).bearing
-    decision = Assessment(replace(STRATEGY, bearing=bearing), [], FEW).decision()
+    tolerance = experience_of(PRIOR, jobs).tolerance
+    decision = Assessment(replace(STRATEGY, tolerance=tolerance), [], FEW).decision()
     assert isinstance(decision, NextTrial)
     return decision.switch_percent
 

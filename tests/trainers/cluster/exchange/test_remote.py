@@ -91,7 +91,9 @@ def test_what_is_raised_there_is_raised_here_and_the_next_call_is_answered(serve
     with pytest.raises(RemoteError, match="'later' cannot be called yet"):
         remote.call("later")
     for odd in ((), (1, 2), ("1",), ([1],), (1.5,)):
-        with pytest.raises(RemoteError, match="OddMessageError: not what was expected: Expected"):
+        with pytest.raises(
+            RemoteError, match="MalformedMessageError: not what was expected: Expected"
+        ):
             remote.call("double", *odd)
     assert remote.call("double", 4) == 8
 

@@ -33,10 +33,10 @@ from syncswitch.trainers.cluster.exchange.plans import (
 from syncswitch.trainers.cluster.exchange.remote import TO_WORKER, Remote, RemoteError, RemoteServer
 from syncswitch.trainers.cluster.exchange.security import (
     _AHEAD_BYTES,
+    AuthenticationError,
     Identity,
     Reader,
     Sealed,
-    StrangerError,
     request_entry,
 )
 from syncswitch.trainers.cluster.exchange.vectors import Block
@@ -146,7 +146,7 @@ class TestWhoIsOnTheWay:
     def test_cannot_make_somebody_another_part(self, host: Host, part: bytes, other: bytes) -> None:
         host.listener._roles = (WORKER, CHIEF)
         line = Tapped(host, lambda hello: hello.replace(part, other, 1))
-        with pytest.raises(StrangerError):
+        with pytest.raises(AuthenticationError):
             line.ask()
         assert part in line.said[0]
 

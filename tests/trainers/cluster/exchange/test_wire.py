@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.exchange import wire as wires
 from syncswitch.trainers.cluster.exchange.plans import SERVER, Hold, Push, Task
-from syncswitch.trainers.cluster.exchange.wire import Listener, Message, OddMessageError, Wire, dial
+from syncswitch.trainers.cluster.exchange.wire import (
+    Listener,
+    MalformedMessageError,
+    Message,
+    Wire,
+    dial,
+)
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.protocols import Exchange
 from tests.properties import FIXTURES_STAY, more_examples
@@ -136,7 +142,7 @@ class TestMessages:
             (np.ones(3), int),
         ):
             pair[0].send(sent)
-            with pytest.raises(OddMessageError, match="not what was expected"):
+            with pytest.raises(MalformedMessageError, match="not what was expected"):
                 pair[1].receive().read(kind)
 
     def test_hold_nothing_but_data(self, pair: tuple[Wire, Wire]) -> None:
@@ -155,7 +161,7 @@ class TestMessages:
         ):
             head = msgspec.msgpack.encode((0, name, shape))
             content = msgspec.msgpack.encode(msgspec.msgpack.Ext(kind, head))
-            with pytest.raises(OddMessageError):
+            with pytest.raises(MalformedMessageError):
                 Message(memoryview(content), [memoryview(bytearray(8))]).read(Any)
 
     def test_what_is_none_ends_the_connection(self, host: Host) -> None:

@@ -23,7 +23,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.own_slots import OwnSlots
-from syncswitch.trainers.model.updates import begun, outer_step, rejoin
+from syncswitch.trainers.model.updates import first_outer_state, outer_step, rejoin
 from syncswitch.trainers.protocols import AfterAverage, Exchange
 from syncswitch.trainers.protocols.steps import Group
 from tests.trainers.clicks import of_keras
@@ -372,7 +372,7 @@ class ClusterContract:
         self, cluster: Cluster
     ) -> None:
         start = broadcast_to(cluster)
-        outer = begun(start.parameters)
+        outer = first_outer_state(start.parameters)
         assert cluster.broadcast(start, [0, 1], outer) == []
         for first in (0, 8):
             for worker in (0, 1):
