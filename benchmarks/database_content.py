@@ -63,7 +63,7 @@ def identities() -> list[ScheduledJob]:
                     learning_rate_boundaries=((WORKER_STEPS // 2, 0.1),),
                     evaluation_interval_worker_steps=WORKER_STEPS // 100,
                 ),
-                metric=DescribedMetric("accuracy"),
+                described_metric=DescribedMetric("accuracy"),
             ),
             Protocols("bsp", second),
         )
@@ -128,7 +128,7 @@ def _count_on(database: Database) -> None:
 def _workload(identity: ScheduledJob) -> Row:
     return {
         **flat(identity.job),
-        "metric_name": identity.decided_by.name,
+        "metric_name": identity.metric.name,
         "fingerprint": identity.fingerprint,
         "reference": reference_of(identity),
         "registered_at": _START,

@@ -145,7 +145,7 @@ def guarded_job(
         curves=values[..., 2],
         clock=values[..., 1],
         steps=tuple(step for step, _, _ in tests),
-        metric=identity.decided_by,
+        metric=identity.metric,
         decays=None if boundaries is None else tuple(at for at, _ in boundaries),
     )
 

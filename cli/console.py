@@ -203,7 +203,7 @@ class RunProgress(Observer):
         self._update(completed=worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        metric = self._identity.decided_by
+        metric = self._identity.metric
         value = f"{metric.name} {metric.text(evaluation.accuracy)}"
         self._update(description=f"{self._title}, {value}")
         if self._has_lines:

@@ -136,7 +136,7 @@ def cost(
         recording = read_recording(
             database, reference, workers=workers, protocols=pair, cluster=cluster
         )
-    metric = recording.identity.decided_by
+    metric = recording.identity.metric
     _check_baseline(reference, recording)
     if threshold is None and not metric.has_usual_threshold:
         baseline = [run.accuracy for run in recording.at(BASELINE_PERCENT) if not run.diverged]
@@ -284,7 +284,7 @@ def _print_summaries(
     )
     echo()
     summary = summaries[0]
-    threshold = recording.identity.decided_by.with_unit(f"{strategies[0].threshold:g}")
+    threshold = recording.identity.metric.with_unit(f"{strategies[0].threshold:g}")
     print_text(
         f"Means of {summary.simulations:,} searches with M = {strategies[0].halvings}, replayed on"
         f" {len(recording.runs)} recorded runs. Pays back: the number of trainings after which the"

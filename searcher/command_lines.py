@@ -77,7 +77,7 @@ def search_command(
         Set(allowed.parameter, allowed.stated),
     ]
     if search.target_accuracy is not None:
-        target = identity.decided_by.value(search.target_accuracy)
+        target = identity.metric.value(search.target_accuracy)
         given.append(Set("target_accuracy", target))
     given.append(Set("seed", search.base_seed))
     return Run(Command.SEARCH, (called, *given, *_of_strategy(options), *_as_found(conditions)))
@@ -85,7 +85,7 @@ def search_command(
 
 def _of_command(identity: ScheduledJob) -> list[Set]:
     """The options of a training command's job, as far as a database knows them."""
-    metric = identity.decided_by
+    metric = identity.metric
     given = [Set("trainer", "command"), Set("total_steps", identity.total_worker_steps)]
     if metric != Metric():
         given += [Set("metric_name", metric.name), Set("metric_goal", metric.goal)]

@@ -308,7 +308,7 @@ class SweepPlan:
             len(different),
             self.runs,
             target_accuracy=self.target_accuracy,
-            accuracy_range=job.identity.decided_by.accuracies,
+            accuracy_range=job.identity.metric.accuracies,
             percents=different,
             has_baseline=is_first and self.reference_percent == BASELINE_PERCENT,
             guarded=self.guarded,
@@ -360,7 +360,7 @@ def plan_sweep(
         )
         jobs.append(trainer.job(request))
         _check(jobs[-1], points)
-    metric = jobs[0].identity.decided_by
+    metric = jobs[0].identity.metric
     if threshold is None and metric.has_usual_threshold:
         threshold = USUAL_THRESHOLD
     if threshold is None and runs < THRESHOLD_RUNS:

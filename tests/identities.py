@@ -21,7 +21,7 @@ GENERATED = ScheduledJob(
             learning_rate_boundaries=((1500, 0.1),),
             evaluation_interval_worker_steps=50,
         ),
-        metric=DescribedMetric("accuracy"),
+        described_metric=DescribedMetric("accuracy"),
     ),
     Protocols("bsp", "asp", "same"),
 )

@@ -467,7 +467,7 @@ class LoopSwitch:
             return None
         seconds = self._clock() - self._started
         identity = guard.spec.identity
-        metric = identity.decided_by
+        metric = identity.metric
         is_finite = math.isfinite(value)
         accuracy = metric.accuracy(value) if is_finite else metric.worst_accuracy
         is_unmeasured = self._plan is None and self._policy is None
@@ -506,7 +506,7 @@ class LoopSwitch:
     def _has_only_fallen(self, guard: SwitchGuard) -> bool:
         """Whether the first way made it worse and worse, as it does a loss, and says so once."""
         identity, begin = guard.spec.identity, self._began
-        band, metric = guard.spec.band, identity.decided_by
+        band, metric = guard.spec.band, identity.metric
         if metric.is_less_better or (band is not None and band.target_accuracy is not None):
             return False
         before = [one for one in self._evaluations if begin is None or one.worker_step <= begin[0]]

@@ -121,7 +121,7 @@ def report_as_json(done: Training) -> dict[str, Any]:
         "first_protocol": identity.first_protocol,
         "second_protocol": identity.second_protocol,
         "switch_percent": record.spec.switch_percent,
-        **identity.decided_by.naming,
+        **identity.metric.naming,
         "accuracy": record.converged_accuracy,
         "final_accuracy": record.final_accuracy,
         "target_accuracy": None if goal is None else goal.accuracy,
@@ -150,7 +150,7 @@ def report_as_json(done: Training) -> dict[str, Any]:
         "output_folder": None if done.has_model else str(done.model_path),
         "seed": record.spec.seed,
     }
-    return identity.decided_by.document(document)
+    return identity.metric.document(document)
 
 
 def _seconds_to_target(done: Training) -> float | None:
@@ -250,7 +250,7 @@ def _outcome(done: Training) -> str:
     policy, record, goal = done.counts_for, done.record, done.goal
     identity = record.spec.identity
     job = identity.job.sized_name
-    metric = identity.decided_by
+    metric = identity.metric
     accuracy = f"{metric.name} {metric.text(record.converged_accuracy)}"
     if done.policy is None:
         first, second = map(protocol_text, (identity.first_protocol, identity.second_protocol))

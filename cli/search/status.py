@@ -137,7 +137,7 @@ def _parted(
 
 
 def _document(search: SearchStatus) -> dict[str, Any]:
-    policy, metric, info, job = search.policy, search.job.decided_by, search.info, search.job
+    policy, metric, info, job = search.policy, search.job.metric, search.info, search.job
     stated = {**flat(policy), "speed_up": policy.measured.speed_up} if policy else {}
     of_job = {**flat(job), **flat(job.job.key), "workload": _workload(search)}
     parts = (search.runs, search.bracket, search.spending)
@@ -191,7 +191,7 @@ def overview(
 
 
 def _details(search: SearchStatus) -> Group:
-    metric = search.job.decided_by
+    metric = search.job.metric
     heading = Text(f"{_workload(search)}, {search.job.cluster}", style="bold")
     under, rule = run_conditions_text(search.conditions), search.job.momentum_after_switch
     heading.append(f", {momentum_text(rule)}" if rule else "", "not bold")
@@ -235,7 +235,7 @@ def _answer(search: SearchStatus) -> str:
         return f"switch at {policy.switch_percent:g} %, version {policy.version}{promised}{done}"
     if search.job.pair in search.info.dropped:
         return search.info.dropped[search.job.pair]
-    metric, bracket, beta = search.job.decided_by, search.bracket, search.info.threshold
+    metric, bracket, beta = search.job.metric, search.bracket, search.info.threshold
     target = bracket.target_accuracy
     shown = "not measured yet" if target is None else metric.text(target)
     threshold = metric.with_unit(f"{beta:g}") if beta else "not measured yet"
@@ -274,7 +274,7 @@ def _outlook(search: SearchStatus) -> Text:
 
 
 def _run_table(search: SearchStatus) -> Table:
-    metric = search.job.decided_by
+    metric = search.job.metric
     table = _table("under way", "done", metric.name, "left", "made by", words="made by")
     for run in search.in_flight:
         share = run.worker_steps / run.total_worker_steps
@@ -293,7 +293,7 @@ def _run_table(search: SearchStatus) -> Table:
 
 
 def _switch_point_table(search: SearchStatus) -> Table:
-    metric = search.job.decided_by
+    metric = search.job.metric
     has_answers = any(point.answer_probability is not None for point in search.switch_points)
     columns = ["switch at", "runs", metric.name, "spread", "verdict"]
     table = _table(*columns, *(["the answer?"] if has_answers else []), words="the answer?")

@@ -352,7 +352,7 @@ def plan_search(
     # Only the job knows the range of the metric.
     replace(plan, strategy=replace(strategy, accuracy_range=(None, None))).check()
     job = trainer.job(request)
-    metric = job.identity.decided_by
+    metric = job.identity.metric
     has_threshold = threshold_is_given or metric.has_usual_threshold
     if not (has_threshold or strategy.allowed.is_from_runs):
         strategy = strategy.with_allowed(MEASURED)

@@ -271,7 +271,7 @@ class ReportData:
             origin = "as given to the search" if search.target_accuracy else "as measured so far"
             return Acceptance(Goal(target, search.threshold), origin)
         alone = None if self.baseline is None else self.baseline.accuracy
-        if alone is None or not self.identity.decided_by.has_usual_threshold:
+        if alone is None or not self.identity.metric.has_usual_threshold:
             return None
         origin = f"mean of {self.first} alone, and the loss a search allows by default"
         return Acceptance(Goal(alone.value, USUAL_THRESHOLD), origin)

@@ -76,7 +76,7 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
         )
     scale = SwitchScale([run.trial.candidate_percent or 0.0 for run in runs])
     drawing = Drawing(
-        f"{_named(data.identity.decided_by)} and training time by switch point",
+        f"{_named(data.identity.metric)} and training time by switch point",
         "Above: dots are runs, squares later runs, diamonds the means of switch points with 95 %"
         " intervals, triangles at the edge runs far outside; the band holds the accepted values,"
         " the star is the policy. Below: a bar for the mean training time of each switch point.",
@@ -93,7 +93,7 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
 
 
 def _draw_accuracies(axes: Any, data: ReportData, scale: SwitchScale) -> None:
-    runs, metric = data.compared, data.identity.decided_by
+    runs, metric = data.compared, data.identity.metric
     places = _side_by_side(runs, scale)
     values = {run.trial.trial_id: _value_of(run, metric) for run in runs}
     axes.set_xlim(scale.limits)
@@ -157,7 +157,7 @@ def _band(data: ReportData) -> tuple[float, float] | None:
     """The accepted values from the least to the largest; None without a target."""
     if data.acceptance is None:
         return None
-    metric, goal = data.identity.decided_by, data.acceptance.goal
+    metric, goal = data.identity.metric, data.acceptance.goal
     ends = goal.least_accuracy, goal.accuracy
     low, high = sorted(map(metric.value, ends))
     return low, high
@@ -193,7 +193,7 @@ def search_path(data: ReportData) -> Drawing:
     Raises:
         UserError: There is no search, no run of it is complete, or matplotlib is missing.
     """
-    steps, metric = data.path, data.identity.decided_by
+    steps, metric = data.path, data.identity.metric
     if data.search is None:
         raise UserError(
             f"no search of {data.identity.name} is recorded here, only runs",
@@ -246,7 +246,7 @@ def accuracy_over_time(data: ReportData) -> Drawing:
     Raises:
         UserError: No curve is recorded, or matplotlib is missing.
     """
-    metric = data.identity.decided_by
+    metric = data.identity.metric
     by_switch_point: dict[float, list[RecordedRun]] = {}
     for run in data.compared:
         whole = None if run.trial.failed else run.whole
@@ -335,7 +335,7 @@ def later_uses(data: ReportData) -> Drawing:
     """
     if not data.uses:
         raise UserError("no later run with the policy is recorded yet", code="nothing-recorded")
-    metric = data.identity.decided_by
+    metric = data.identity.metric
     uses = list(enumerate(sorted(data.uses, key=lambda use: use.ended_at), 1))
     failed = [
         (number, float(percent))
@@ -411,7 +411,7 @@ def _side_by_side(runs: Sequence[ReportRun], scale: SwitchScale) -> dict[int, fl
 def _draw_acceptance(axes: Any, data: ReportData) -> None:
     if data.acceptance is None:
         return
-    metric, goal = data.identity.decided_by, data.acceptance.goal
+    metric, goal = data.identity.metric, data.acceptance.goal
     target = metric.value(goal.accuracy)
     if not goal.threshold:  # not measured yet
         axes.axhline(target, color=POLICY, label="target")

@@ -150,7 +150,7 @@ def _known_so_far(data: ReportData) -> list[KeyFigure]:
     figures = [KeyFigure(f"{complete:,}", "complete run" + "s" * (complete != 1))]
     accuracy = None if data.baseline is None else data.baseline.accuracy
     if accuracy is not None:
-        metric, seconds = data.identity.decided_by, data.baseline_seconds
+        metric, seconds = data.identity.metric, data.baseline_seconds
         about = "about " if data.baseline_is_estimated else ""
         each = "" if seconds is None else f"in {about}{seconds:,.1f} s of training"
         value = metric.text(accuracy.value)
@@ -160,7 +160,7 @@ def _known_so_far(data: ReportData) -> list[KeyFigure]:
 
 def accuracy_sentence(data: ReportData) -> str:
     """The sentence above accuracy against switch point."""
-    metric, accepted = data.identity.decided_by, data.acceptance
+    metric, accepted = data.identity.metric, data.acceptance
     text = "Further left is an earlier switch, so a shorter training."
     if accepted is not None and accepted.goal.threshold:
         text += (
@@ -205,7 +205,7 @@ def uses_figure_sentence(data: ReportData) -> str:
     """The sentence above the later runs."""
     kept = sum(bool(use.result.kept) for use in data.uses)
     tried = sum(bool(use.guard.failed_percents) for use in data.uses)
-    name = data.identity.decided_by.name
+    name = data.identity.metric.name
     text = f"{kept} of {counted(len(data.uses), 'later run')} kept the {name}."
     if all(use.result.kept is None for use in data.uses):
         text = UNJUDGED
@@ -221,7 +221,7 @@ def version_rows(data: ReportData) -> list[Mapping[str, str]]:
     """A row for each version of the policy, newest first; empty if all is said of the only one."""
     if len(data.versions) < 2:
         return []
-    metric = data.identity.decided_by
+    metric = data.identity.metric
     return [
         {
             "version": ", ".join([str(entry.policy.version), *entry.aliases]),
@@ -245,7 +245,7 @@ def _kept_of(summary: UseSummary) -> str:
 def job_facts(data: ReportData) -> list[tuple[str, str]]:
     """The job, fact by fact."""
     job, recipe, answer = data.identity, data.identity.recipe, data.answer
-    interval, described = recipe.evaluation_interval_worker_steps, job.metric.description
+    interval, described = recipe.evaluation_interval_worker_steps, job.described_metric.description
     boundaries = recipe.learning_rate_boundaries or ()
     decays = [f"{factor:g} times from {step:,} on" for step, factor in boundaries]
     facts: list[tuple[str, object]] = [
@@ -264,8 +264,8 @@ def job_facts(data: ReportData) -> list[tuple[str, str]]:
         ("batch size of a worker", recipe.batch_size),
         ("learning rate of a worker", recipe.learning_rate),
         ("decays", "; ".join(decays) or None),
-        ("compared by", job.decided_by.axis_title),
-        ("that is", None if described == job.decided_by.name else described),
+        ("compared by", job.metric.axis_title),
+        ("that is", None if described == job.metric.name else described),
         ("evaluated every", None if interval is None else f"{interval:,} {job.step_noun}s"),
         ("conditions", run_conditions_text(data.conditions) or None),
         ("software", ", ".join(f"{n} {v}" for n, v in sorted(data.software.items())) or None),
@@ -352,11 +352,11 @@ def page_of(data: ReportData, words: Words) -> str:
 
 def sections_of(data: ReportData) -> tuple[list[Section], list[str]]:
     """The sections in the order of the page, and sentences that say why others are missing."""
-    accuracy = capitalized(data.identity.decided_by.name)
+    accuracy = capitalized(data.identity.metric.name)
     second = data.identity.second_protocol
     why: list[str] = []
     if data.why is not None:
-        why = why_sentences(data.why, data.first, data.identity.decided_by, second)
+        why = why_sentences(data.why, data.first, data.identity.metric, second)
     makers: dict[str, tuple[str, Callable[[ReportData], Drawing], Callable[[ReportData], str]]] = {
         "switches": (
             f"{accuracy} and time by switch point",

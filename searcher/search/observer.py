@@ -133,7 +133,7 @@ def never_moved(identity: ScheduledJob, evaluations: Sequence[Evaluation]) -> st
         return None
     if len({evaluation.accuracy for evaluation in evaluations}) > 1:
         return None
-    metric = identity.decided_by
+    metric = identity.metric
     return (
         f"{metric.name} was {metric.text(evaluations[-1].accuracy)} in all {len(evaluations)}"
         " evaluations of half a run, so switch points cannot be compared: check the metric, the"

@@ -268,6 +268,6 @@ def band_for(policy: TimingPolicy, measured: ScheduledJob, mine: ScheduledJob) -
         sizes == (mine.total_worker_steps, mine.workers)
         and measured.recipe.model == mine.recipe.model
         and measured.recipe.batch_size == mine.recipe.batch_size
-        and measured.metric.description == mine.metric.description
+        and measured.described_metric.description == mine.described_metric.description
     )
     return policy.band if is_same else None

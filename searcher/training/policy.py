@@ -318,13 +318,13 @@ def _checked(request: RunRequest, identity: ScheduledJob) -> ScheduledJob:
     """The job; raises UserError where its runs could not lose as much as is allowed."""
     allowed = request.when.allowed
     if allowed is not None and not allowed.is_from_runs:
-        check_threshold(allowed.threshold, identity.decided_by.accuracies)
+        check_threshold(allowed.threshold, identity.metric.accuracies)
     return identity
 
 
 def _differences(job: ScheduledJob, request: RunRequest) -> list[list[Part]]:
     here = _job_like(job, request, request.reference)
-    metrics = [one.decided_by.axis_title for one in (job, here)]
+    metrics = [one.metric.axis_title for one in (job, here)]
     compared = (
         (("total_steps",), job.length, here.length),
         (("workers",), job.size, here.size),

@@ -211,8 +211,8 @@ def search_copy(
             **{name: getattr(identity.recipe, name) for name in of_job},
             **{name: getattr(search, name) for name in of_search},
         },
-        tags=_tags("search", identity.decided_by, policy.version if policy else None, study=study),
-        points=tuple(_points(found, identity.decided_by, 0, 0.0)),
+        tags=_tags("search", identity.metric, policy.version if policy else None, study=study),
+        points=tuple(_points(found, identity.metric, 0, 0.0)),
     )
 
 
@@ -239,7 +239,7 @@ def use_copy(use_id: str, record: TrialRecord, version: int | None) -> RunCopy:
     """Describes a later run exactly as `trial_copy` does once the database has it."""
     spec, job = record.spec, record.spec.identity
     facts = flat(job) | {name: getattr(record, name) for name in _RESULTS}
-    return _use_copy(use_id, version, record, spec, facts, job.decided_by, record.evaluations)
+    return _use_copy(use_id, version, record, spec, facts, job.metric, record.evaluations)
 
 
 def _use_copy(

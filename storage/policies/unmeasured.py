@@ -98,7 +98,7 @@ def unmeasured_policy(
             f"switch_at is {switch_percent:g}: give a percent from 0 to 100",
             code="parameter-invalid",
         )
-    threshold = identity.decided_by.usual_threshold
+    threshold = identity.metric.usual_threshold
     promise = Promise()
     if switch_percent is None and is_loop:
         switch_percent = _LOOP_PERCENT

@@ -120,14 +120,14 @@ class Job:
 
     Attributes:
         recipe: How it trains.
-        metric: The metric that is called accuracy.
+        described_metric: The metric that is called accuracy, as its model describes it.
     """
 
     name: Annotated[str, "The name for people, for example `digits`.", NAME]
     total_worker_steps: Annotated[int, "W, the length of the job.", LENGTH]
     workers: Annotated[int, "n, the size of the cluster.", COUNT]
     recipe: Recipe
-    metric: DescribedMetric
+    described_metric: DescribedMetric
     simulated_cluster: Annotated[
         str | None, "Digest of the profile of a simulated cluster; None for a real one.", CLUSTER
     ] = None
@@ -140,15 +140,15 @@ class Job:
         return nested(cls, {**values, "learning_rate_boundaries": boundaries})
 
     @property
-    def decided_by(self) -> Metric:
+    def metric(self) -> Metric:
         """The metric that its runs are compared by."""
-        return self.metric.metric
+        return self.described_metric.metric
 
     @property
     def key(self) -> JobKey:
         """The job as a timing policy names it."""
         return JobKey(
-            self.fingerprint, self.name, self.workers, self.total_worker_steps, self.decided_by
+            self.fingerprint, self.name, self.workers, self.total_worker_steps, self.metric
         )
 
     @property
@@ -229,14 +229,14 @@ class ScheduledJob:
         return self.job.recipe
 
     @property
-    def metric(self) -> DescribedMetric:
-        """The metric that is called accuracy."""
-        return self.job.metric
+    def described_metric(self) -> DescribedMetric:
+        """The metric that is called accuracy, as its model describes it."""
+        return self.job.described_metric
 
     @property
-    def decided_by(self) -> Metric:
+    def metric(self) -> Metric:
         """The metric that its runs are compared by."""
-        return self.job.decided_by
+        return self.job.metric
 
     @property
     def simulated_cluster(self) -> str | None:

@@ -233,7 +233,7 @@ class TrialRecord:
     @property
     def final_accuracy(self) -> float:
         """Accuracy of the last evaluation; the worst possible one without evaluations."""
-        worst = self.spec.identity.decided_by.worst_accuracy
+        worst = self.spec.identity.metric.worst_accuracy
         return self.evaluations[-1].accuracy if self.evaluations else worst
 
     @property

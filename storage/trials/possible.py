@@ -183,7 +183,7 @@ def largest_end(W: int, workers: int, steps: Sequence[int]) -> int:
 
 
 def _check_accuracies(record: TrialRecord) -> None:
-    metric = record.spec.identity.decided_by
+    metric = record.spec.identity.metric
     tests: tuple[Evaluation, ...] = (*record.spec.inherited_evaluations, *record.evaluations)
     accuracies = [one.accuracy for one in tests]
     failed = record.failed

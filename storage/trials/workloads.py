@@ -43,7 +43,7 @@ def add_workload(connection: Connection, workload: RegisteredWorkload) -> None:
         "fingerprint": workload.job.fingerprint,
         "reference": workload.reference,
         "registered_at": datetime.now(timezone.utc),
-        "metric_name": workload.job.decided_by.name,
+        "metric_name": workload.job.metric.name,
         **flat(workload.job),
     }
     connection.execute(insert(WORKLOADS).values(values))

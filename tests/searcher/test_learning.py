@@ -939,7 +939,7 @@ def test_a_run_that_collapsed_measures_no_threshold(
     url: str, metric: Metric, alone: Sequence[float], measured: float
 ) -> None:
     described = DescribedMetric(*astuple(metric))
-    identity = replace(IDENTITY, job=replace(IDENTITY.job, metric=described))
+    identity = replace(IDENTITY, job=replace(IDENTITY.job, described_metric=described))
     runs = len(alone) - 1
     with open_database(url, create=True) as database:
         policy: TimingPolicy | None = None

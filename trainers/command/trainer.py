@@ -312,7 +312,7 @@ class _CommandRun:
         self._started_at = datetime.now(timezone.utc)
         self._log = self.folder / "output.log"
         self.source = self._log
-        metric = spec.identity.decided_by
+        metric = spec.identity.metric
         self._parse: ParseLine = partial(parse_json, metric=metric, step_name=job.step_name)
         if job.metric_pattern is None:
             self.source = Path(fill(job.metric_file, self._values))

@@ -89,7 +89,7 @@ def workload_identity(
             learning_rate_boundaries=boundaries,
             evaluation_interval_worker_steps=workload.evaluation_interval_worker_steps,
         ),
-        metric=DescribedMetric(
+        described_metric=DescribedMetric(
             _describe_metric(workload), metric.goal, metric.unit, metric.lowest, metric.highest
         ),
     )

@@ -160,7 +160,7 @@ class FitRecord(TrialRecord):
     @property
     def history(self) -> dict[str, list[float]]:
         """The evaluations, as the `history` of what Keras' `fit` returns."""
-        metric = self.spec.identity.decided_by
+        metric = self.spec.identity.metric
         found: dict[str, list[float]] = {"loss": [], f"val_{self.logged}": []}
         for one in self.evaluations:
             found["loss"].append(one.training_loss)
@@ -172,4 +172,4 @@ class FitRecord(TrialRecord):
     @property
     def value_text(self) -> str:
         """The metric at the end, with its unit."""
-        return self.spec.identity.decided_by.text(self.final_accuracy)
+        return self.spec.identity.metric.text(self.final_accuracy)

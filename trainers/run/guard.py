@@ -216,7 +216,7 @@ class EarlyAbort:
 
     def __init__(self, band: Band, identity: ScheduledJob, switch_worker_step: int) -> None:
         self._total_worker_steps = identity.total_worker_steps
-        self._detector = FailureDetector(band, self._total_worker_steps, identity.decided_by)
+        self._detector = FailureDetector(band, self._total_worker_steps, identity.metric)
         self._switch_worker_step = switch_worker_step
         self._alarm: RunEvent | None = None
 
@@ -278,9 +278,7 @@ class SwitchGuard:
             decays = None if boundaries is None else [at for at, _ in boundaries]
             if identity.momentum_after_switch in OWN_RULES:
                 settled_at = steps if decays is None else max(decays, default=0)
-            self._detector = FailureDetector(
-                spec.band, steps, identity.decided_by, settled_at, decays
-            )
+            self._detector = FailureDetector(spec.band, steps, identity.metric, settled_at, decays)
 
     @property
     def specs(self) -> list[TrialSpec]:

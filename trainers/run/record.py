@@ -82,7 +82,7 @@ def trial_record(
     guard: GuardOutcome | None = None,
 ) -> TrialRecord:
     """Makes the record of a run that has just ended on this machine; fields as in `TrialRecord`."""
-    own, metric = tuple(evaluations), spec.identity.decided_by
+    own, metric = tuple(evaluations), spec.identity.metric
     tests = (*spec.inherited_evaluations, *own)
     boundary = last_boundary(spec.identity.recipe.learning_rate_boundaries or ())
     return TrialRecord(

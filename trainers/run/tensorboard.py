@@ -210,7 +210,7 @@ class BoardLog(Watching):
         if not self._has_begun:  # there was nothing to continue from
             self._begin(0)
         step, seconds = evaluation.worker_step, evaluation.elapsed_seconds
-        metric = self._spec.identity.decided_by
+        metric = self._spec.identity.metric
         values = {
             f"{metric.name}/test": metric.value(evaluation.accuracy),
             "time/training_seconds": seconds,
@@ -247,7 +247,7 @@ class BoardLog(Watching):
             self._switch_step = step
 
     def end(self, record: TrialRecord) -> None:
-        metric = self._spec.identity.decided_by
+        metric = self._spec.identity.metric
         for phase in record.phases:
             values = {"worker_steps_per_second": phase.worker_steps_per_second}
             if phase.mean_staleness is not None and phase.max_staleness is not None:

@@ -220,7 +220,7 @@ class ProgressReporter(Reporter):
 
     def on_threshold(self, strategy: Strategy, identity: ScheduledJob) -> None:
         if not is_further_process():
-            metric, first = identity.decided_by, protocol_text(identity.first_protocol)
+            metric, first = identity.metric, protocol_text(identity.first_protocol)
             self.tell(measured_threshold_text(strategy.allowed, metric, first))
 
     def on_run(self, trial: ReportedTrial) -> None:
@@ -252,7 +252,7 @@ class ProgressReporter(Reporter):
 
     def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
         self._end_run()
-        metric = record.spec.identity.decided_by
+        metric = record.spec.identity.metric
         measured = f"{metric.name} {metric.text(record.converged_accuracy)}"
         outcome = "diverged" if record.diverged else measured
         of = "" if self._most_runs is None else f"/{self._most_runs}"

@@ -205,17 +205,17 @@ def _rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
             }
         )
         for job, point, speed_up in _rows(sweep)
-        for metric in [job.identity.decided_by]
+        for metric in [job.identity.metric]
     ]
 
 
 def _print_sweep(sweep: Sweep) -> None:
     first = sweep.jobs[0]
     noun = "processes" if first.identity.is_command else "workers"
-    title = metric_title(job.identity.decided_by for job in sweep.jobs)
+    title = metric_title(job.identity.metric for job in sweep.jobs)
     rows: list[Row] = []
     for job, point, speed_up in _rows(sweep):
-        identity, metric = job.identity, job.identity.decided_by
+        identity, metric = job.identity, job.identity.metric
         accuracy = accuracy_around(point.mean_accuracy, point.accuracy_half_width, metric)
         rows.append(
             [
@@ -258,7 +258,7 @@ def _policies_at(sweep: Sweep, job: SweptJob, percent: float) -> list[str]:
 
 def _verdict(sweep: Sweep, job: SweptJob, policy: TimingPolicy) -> str:
     """Whether a policy keeps a job's accuracy, how much time it saves, and its own policy would."""
-    point, identity, metric = job.at(policy.switch_percent), job.identity, job.identity.decided_by
+    point, identity, metric = job.at(policy.switch_percent), job.identity, job.identity.metric
     what = f"{policy.job.workload}@{policy.version}"
     if not identity.is_command:
         what += f", found on {counted(policy.job.workers, 'worker')},"
@@ -287,7 +287,7 @@ def _compared_with(sweep: Sweep) -> str:
     protocol = identity.first_protocol if percent else identity.second_protocol
     first = protocol_text(protocol)
     origin = "as given" if sweep.given_target is not None else f"{first} alone"
-    metric, threshold = identity.decided_by, sweep.threshold
+    metric, threshold = identity.metric, sweep.threshold
     target = f"Target on {identity.size}: {accuracy_text(sweep.target_accuracy, metric)} ({origin})"
     if threshold is None:
         return f"{target}; its runs do not show how much worse others may be: give --threshold."

@@ -125,7 +125,7 @@ def test_a_metric_that_keras_does_not_know_has_a_goal_and_others_beside_it(keras
         further_metrics=("accuracy",),
         callbacks=[telling],
     )
-    assert record.spec.identity.decided_by == Metric("Wrong", "min", None, None, None)
+    assert record.spec.identity.metric == Metric("Wrong", "min", None, None, None)
     assert len(record.evaluations) == 2
     for one in record.evaluations:
         assert dict(one.further) == {"accuracy": pytest.approx(1 + one.accuracy)}

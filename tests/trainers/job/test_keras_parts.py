@@ -116,9 +116,9 @@ def test_a_metric_of_its_own_is_a_share_unless_the_workload_says_otherwise(keras
     own = replace(CONSTANT, metric=lambda: keras.metrics.MeanMetricWrapper(right, name="right"))
     assert metric_of(own) == Metric("right")
     assert metric_of(replace(own, metric_goal="min")) == Metric("right", "min", None, None, None)
-    assert workload_identity(own, 2, "bsp", "asp").decided_by.name == "right"
+    assert workload_identity(own, 2, "bsp", "asp").metric.name == "right"
     named = replace(own, metric=lambda: keras.metrics.BinaryAccuracy(name="accuracy"))
-    assert workload_identity(named, 2, "bsp", "asp").decided_by == Metric()
+    assert workload_identity(named, 2, "bsp", "asp").metric == Metric()
 
 
 @pytest.mark.parametrize(("metric", "name"), [("mae", "MeanAbsoluteError"), ("loss", "loss")])
@@ -140,7 +140,7 @@ def test_output_unit_and_range_of_a_metric_make_another_job_of_the_same_metric(
     *others, last = (one.fingerprint for one in identities)
     assert len(set(others)) == 5
     assert last == others[-1]
-    assert {one.decided_by.name for one in identities} == {name}
+    assert {one.metric.name for one in identities} == {name}
 
 
 def test_what_is_no_metric_is_refused_in_one_line(said: Said) -> None:
