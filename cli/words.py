@@ -7,7 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import Command, Run, Said, Words
+from syncswitch.storage.errors import Command, CommandHint, Said, Words
 
 # All other options are called like their parameters, with dashes.
 _FLAGS = {"guarded": "guard", "switch_points": "grid"}
@@ -39,7 +39,7 @@ class _OptionWords(Words):
         return f"--{flag}" if value is None else f"--{flag} {shlex.quote(str(value))}"
 
     @override
-    def command(self, run: Run) -> str:
+    def command(self, run: CommandHint) -> str:
         return " ".join((_COMMANDS[run.command], *self.given(run, shlex.quote)))
 
 

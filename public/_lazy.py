@@ -34,17 +34,12 @@ def lazy_names(
     Args:
         package: The module, which has no `__all__` of its own afterwards.
         public: All its names.
-        places: By module, without the `syncswitch.` in front, the names that it has; a name with
-            another one in front, as `ours=theirs`, is offered under that. No module for a submodule
-            itself.
+        places: By module, without the `syncswitch.` in front, the names that it has. No module
+            for a submodule itself.
         needs: By library that an installation may lack, the names that need it. `dir`, `help` and
             `import *` leave them out where it is missing.
     """
-    place_of: dict[str, tuple[str, str]] = {}
-    for module, its_names in places.items():
-        for name in its_names.split():
-            ours, _, theirs = name.partition("=")
-            place_of[ours] = module, theirs or ours
+    module_of = {name: module for module, names in places.items() for name in names.split()}
 
     def absent() -> set[str]:
         from importlib.util import find_spec
@@ -55,9 +50,9 @@ def lazy_names(
     def find(name: str) -> Any:
         if name == "__all__":
             return [one for one in public if one not in absent()]
-        if name not in place_of:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, attribute = place_of[name]
+        module = module_of[name]
         if not module:
             return import_module(f"{package}.{name}")
         try:
@@ -71,9 +66,9 @@ def lazy_names(
                 f"{package}.{name} needs {title}, which is missing; run: pip install {install}",
                 name=missing,
             ) from error
-        return getattr(found, attribute)
+        return getattr(found, name)
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *place_of} - absent())
+        return sorted({*vars(sys.modules[package]), *module_of} - absent())
 
     return find, names

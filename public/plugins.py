@@ -57,13 +57,13 @@ if TYPE_CHECKING:
         ClusterChoice,
         JobRequest,
         ProcessesChoice,
+        TrainableJob,
         TrainerChoice,
         option,
     )
-    from syncswitch.searcher.backends.base import Job as TrainableJob
     from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy, Wait
     from syncswitch.searcher.strategies.observation import Observation
-    from syncswitch.storage.errors import Set as OptionHint
+    from syncswitch.storage.errors import OptionHint
     from syncswitch.storage.records.job import Job, Protocols, RunConditions, ScheduledJob
     from syncswitch.storage.records.trial import PhaseRecord, RunEvent, TrialSpec
     from syncswitch.trainers.cluster.exchange.parts import SECRET, PartConfig, program
@@ -90,11 +90,11 @@ else:
         __name__,
         __all__,
         {
-            "searcher.backends.base": "ClusterChoice JobRequest ProcessesChoice TrainableJob=Job"
+            "searcher.backends.base": "ClusterChoice JobRequest ProcessesChoice TrainableJob"
             " TrainerChoice option",
             "searcher.strategies.base": "Decided NextTrial Strategy Wait",
             "searcher.strategies.observation": "Observation",
-            "storage.errors": "OptionHint=Set",
+            "storage.errors": "OptionHint",
             "storage.records.job": "Job Protocols RunConditions ScheduledJob",
             "storage.records.trial": "PhaseRecord RunEvent TrialSpec",
             "trainers.cluster.exchange.parts": "PartConfig SECRET program",

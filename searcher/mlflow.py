@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import Command, Run, Said, Set, UserError, reason_of
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, Said, UserError, reason_of
 from syncswitch.storage.records.job import ScheduledJob
 
 
@@ -47,9 +47,9 @@ def copy_to_mlflow(
             tell(
                 UserError(
                     [reason_of(error)],
-                    remedy=Run(
+                    remedy=CommandHint(
                         Command.EXPORT_TO_MLFLOW,
-                        (identity.name, Set("mlflow", shown_uri(uri))),
+                        (identity.name, OptionHint("mlflow", shown_uri(uri))),
                         "copy the runs later, with:",
                     ),
                 )

@@ -14,7 +14,14 @@ from pydantic import ConfigDict, ValidationError, validate_call
 from typing_extensions import override
 
 from syncswitch.searcher.experimental import used_features
-from syncswitch.storage.errors import Run, Said, Set, SyncSwitchError, UserError, Words
+from syncswitch.storage.errors import (
+    CommandHint,
+    OptionHint,
+    Said,
+    SyncSwitchError,
+    UserError,
+    Words,
+)
 from syncswitch.storage.marks import warn_of_experimental
 
 _LOG = logging.getLogger(__name__)
@@ -67,12 +74,12 @@ class _PythonWords(Words):
         return f'trainer_options["{name}"]' + ("" if value is None else f" = {value!r}")
 
     @override
-    def command(self, run: Run) -> str:
-        sets = [one for one in run.arguments if isinstance(one, Set)]
+    def command(self, run: CommandHint) -> str:
+        sets = [one for one in run.arguments if isinstance(one, OptionHint)]
         own = {one.parameter: one.value for one in sets if _is_of_trainer(one.parameter)}
         given = [one for one in run.arguments if isinstance(one, str) or one.parameter not in own]
         if own:
-            given.append(Set("trainer_options", own))
+            given.append(OptionHint("trainer_options", own))
         return super().command(replace(run, arguments=tuple(given)))
 
 

@@ -12,11 +12,11 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import (
     Command,
+    CommandHint,
+    OptionHint,
     Part,
     PolicyError,
-    Run,
     Said,
-    Set,
     UserError,
     leave_out,
 )
@@ -31,15 +31,15 @@ _Known = TypeVar("_Known", PolicyEntry, RegisteredWorkload)
 ClusterKind = Literal["real", "simulated"]
 
 _HOW_TO_CHOOSE = (
-    Set("workers", verb="choose with"),
-    Set("protocols", verb=""),
-    Set("cluster", verb=""),
+    OptionHint("workers", verb="choose with"),
+    OptionHint("protocols", verb=""),
+    OptionHint("cluster", verb=""),
     "the fingerprint",
 )
 _HOW_TO_NAME = (
     "give a policy file (.json)",
     "WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not the current one",
-    Run(Command.LIST_POLICIES),
+    CommandHint(Command.LIST_POLICIES),
 )
 
 
@@ -62,7 +62,7 @@ class Selection:
     protocols: str | None = None
     cluster: str | None = None
     choice: str = CURRENT
-    search_options: tuple[Set, ...] = ()
+    search_options: tuple[OptionHint, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises UserError where `protocols` names no pair of protocols."""
@@ -78,14 +78,14 @@ class Selection:
         return normal_reference(self.reference)
 
     @property
-    def options(self) -> list[Set]:
+    def options(self) -> list[OptionHint]:
         narrowing = {"workers": self.workers, "protocols": self.protocols}
-        given = [Set(name, value) for name, value in narrowing.items() if value is not None]
+        given = [OptionHint(name, value) for name, value in narrowing.items() if value is not None]
         return [*self.search_options, *given]
 
     @property
-    def search(self) -> Run:
-        return Run(Command.SEARCH, (self.reference, *self.options), "find one with:")
+    def search(self) -> CommandHint:
+        return CommandHint(Command.SEARCH, (self.reference, *self.options), "find one with:")
 
     def fits(self, job: Job) -> bool:
         clusters = (None, job.simulated_cluster, _kind(job))
@@ -151,8 +151,8 @@ def only_job(
     raise UserError(
         f"no workload {reference!r} in {place}",
         remedy=(
-            Run(Command.LIST_TRIALS),
-            Run(Command.SEARCH, (reference,), "find its policy with:"),
+            CommandHint(Command.LIST_TRIALS),
+            CommandHint(Command.SEARCH, (reference,), "find its policy with:"),
         ),
         code="nothing-recorded",
     )

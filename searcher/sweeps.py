@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.backends.base import JobRequest, TrainableJob, TrainerChoice
 from syncswitch.searcher.search.loop import LoopOptions, TrialLoop
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
@@ -31,7 +31,7 @@ from syncswitch.searcher.strategies.baseline import (
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.strategies.sweep import SweepStrategy
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import Command, Run, Set, UserError, WorkloadError
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.job import RunConditions, ScheduledJob
@@ -229,7 +229,7 @@ class SweepPlan:
     goes on where the first stopped, shares its work, or answers at once.
     """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[TrainableJob, ...]
     percents: tuple[float, ...]
     reference_percent: float
     threshold: float | None
@@ -276,7 +276,7 @@ class SweepPlan:
         return sweep
 
     def _comparable(
-        self, store: TrialStore, job: Job, strategy: SweepStrategy
+        self, store: TrialStore, job: TrainableJob, strategy: SweepStrategy
     ) -> list[StoredTrial]:
         """The recorded runs that count; where the baseline diverged, more would be in vain."""
         rows = usable_runs(store, job.identity, self.trainer, job.conditions, guarded=self.guarded)
@@ -295,7 +295,9 @@ class SweepPlan:
         is_tried = own and (own.job.fingerprint, own.protocols, own.switch_percent) in tried
         return None if is_tried else own
 
-    def _strategy(self, job: Job, own: TimingPolicy | None, *, is_first: bool) -> SweepStrategy:
+    def _strategy(
+        self, job: TrainableJob, own: TimingPolicy | None, *, is_first: bool
+    ) -> SweepStrategy:
         """The runs of a job; the first one also measures the target if none is given.
 
         Guarded runs need runs with the first protocol alone to compare with.
@@ -351,7 +353,7 @@ def plan_sweep(
     first = next((pair for pair in pairs if _USUAL_REFERENCE in pair), pairs[0])
     pairs.sort(key=lambda pair: pair != first)
     reference_percent = 0.0 if pairs[0][1] == _USUAL_REFERENCE else BASELINE_PERCENT
-    jobs: list[Job] = []
+    jobs: list[TrainableJob] = []
     workers = trainer.workers(workers)
     usual = policies[0].job.workers if policies else trainer.default_workers
     for pair in pairs:
@@ -368,7 +370,7 @@ def plan_sweep(
             f"no threshold for {metric.name} is given, and it is measured in {THRESHOLD_RUNS} runs",
             parameter="runs",
             value=runs,
-            remedy=("give as many", Set("threshold")),
+            remedy=("give as many", OptionHint("threshold")),
             code="parameters-conflict",
         )
     allowed = USUAL_THRESHOLD if threshold is None else threshold
@@ -391,13 +393,13 @@ def plan_sweep(
     )
 
 
-def _check(job: Job, points: Iterable[float]) -> None:
+def _check(job: TrainableJob, points: Iterable[float]) -> None:
     for text in job.conditions.injections:
         if text.startswith("kill:chief"):
             raise UserError(
                 f"injection {text!r} cannot be used in a sweep, whose runs start over"
                 " without their chief",
-                remedy=Run(Command.TRAIN, verb="try it with:"),
+                remedy=CommandHint(Command.TRAIN, verb="try it with:"),
                 code="parameters-conflict",
             )
     identity, W = job.identity, job.identity.total_worker_steps

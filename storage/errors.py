@@ -30,15 +30,15 @@ from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "Command",
+    "CommandHint",
     "DatabaseAwayError",
     "DatabaseError",
     "ErrorCode",
     "FatalError",
+    "OptionHint",
     "PolicyError",
     "RecordingError",
     "RetryableError",
-    "Run",
-    "Set",
     "SyncSwitchError",
     "TooNewError",
     "UserError",
@@ -123,7 +123,7 @@ class Command(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Set:
+class OptionHint:
     """A parameter to set, as a remedy or for a command.
 
     Attributes:
@@ -137,13 +137,13 @@ class Set:
     verb: str = "give"
 
 
-def leave_out(parameter: str, value: Any = None) -> Set:
+def leave_out(parameter: str, value: Any = None) -> OptionHint:
     """The remedy not to set a parameter."""
-    return Set(parameter, value, "leave out")
+    return OptionHint(parameter, value, "leave out")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CommandHint:
     """A command to run.
 
     Attributes:
@@ -153,13 +153,13 @@ class Run:
     """
 
     command: Command
-    arguments: tuple[str | Set, ...] = ()
+    arguments: tuple[str | OptionHint, ...] = ()
     verb: str = "see:"
 
 
-SEARCH_FIRST = Run(Command.SEARCH, ("WORKLOAD",), "make one with:")
-IMPORT_SOME = Run(Command.IMPORT_RUNS, verb="add some with:")
-EXPORT_AGAIN = Run(Command.EXPORT_POLICY, verb="export it again with:")
+SEARCH_FIRST = CommandHint(Command.SEARCH, ("WORKLOAD",), "make one with:")
+IMPORT_SOME = CommandHint(Command.IMPORT_RUNS, verb="add some with:")
+EXPORT_AGAIN = CommandHint(Command.EXPORT_POLICY, verb="export it again with:")
 
 
 class Words:
@@ -169,11 +169,11 @@ class Words:
         """Returns a parameter, with its value unless that is None."""
         return name if value is None else f"{name}={value!r}"
 
-    def command(self, run: Run) -> str:
+    def command(self, run: CommandHint) -> str:
         """Returns a command with its arguments."""
         return f"{run.command.value}({', '.join(self.given(run, repr))})"
 
-    def given(self, run: Run, quoted: Callable[[str], str]) -> list[str]:
+    def given(self, run: CommandHint, quoted: Callable[[str], str]) -> list[str]:
         """Returns the arguments of a command."""
         return [
             quoted(one) if isinstance(one, str) else self.parameter(one.parameter, one.value)
@@ -184,9 +184,13 @@ class Words:
         """Returns a part of a message."""
         if isinstance(part, SyncSwitchError):
             return part.text(self)
-        if isinstance(part, Set):
+        if isinstance(part, OptionHint):
             return f"{part.verb} {self.parameter(part.parameter, part.value)}".lstrip()
-        return f"{part.verb} {self.command(part)}" if isinstance(part, Run) else shortened(part)
+        return (
+            f"{part.verb} {self.command(part)}"
+            if isinstance(part, CommandHint)
+            else shortened(part)
+        )
 
 
 class SyncSwitchError(Exception):
@@ -254,12 +258,12 @@ class SyncSwitchError(Exception):
 Said: TypeAlias = str | SyncSwitchError
 """A line to people."""
 
-Part: TypeAlias = Said | Run | Set
+Part: TypeAlias = Said | CommandHint | OptionHint
 """A part of a message."""
 
 
 def _parts(given: Part | Sequence[Part]) -> Sequence[Part]:
-    return [given] if isinstance(given, (str, SyncSwitchError, Run, Set)) else given
+    return [given] if isinstance(given, (str, SyncSwitchError, CommandHint, OptionHint)) else given
 
 
 class UserError(SyncSwitchError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cluster.local import JOINING_LAUNCHER
 from syncswitch.trainers.protocols import Exchange, choose_protocol
@@ -39,7 +39,7 @@ class ConditionsChoice:
                 f" {first_protocol} before the switch has none",
                 parameter="online",
                 value=self.online,
-                remedy=(Set("protocols", "bsp,...", "use"), "leave it out"),
+                remedy=(OptionHint("protocols", "bsp,...", "use"), "leave it out"),
                 code="parameters-conflict",
             )
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == "simulated":

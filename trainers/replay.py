@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typing_extensions import override
 
-from syncswitch.storage.errors import IMPORT_SOME, SEARCH_FIRST, Set, UserError, one_line
+from syncswitch.storage.errors import IMPORT_SOME, SEARCH_FIRST, OptionHint, UserError, one_line
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.job import Protocols, ScheduledJob
@@ -182,7 +182,7 @@ def read_recording(
         )
         raise UserError(
             f"{workload!r} names {len(jobs)} workloads: {named}",
-            remedy=(Set("workers", verb="choose with"), "give the fingerprint"),
+            remedy=(OptionHint("workers", verb="choose with"), "give the fingerprint"),
             code="ambiguous",
         )
     runs: list[RecordedRun] = []
@@ -324,7 +324,7 @@ class ReplayTrainer(Trainer):
             raise UserError(
                 "change a run, and recorded runs cannot answer for that",
                 parameter=("online", "inject"),
-                remedy=("leave these out", Set("trainer", verb="choose another")),
+                remedy=("leave these out", OptionHint("trainer", verb="choose another")),
             )
         start = None if spec.fork_from is None else _load_start(spec, spec.fork_from)
         run = self._choose(recording, spec, start)

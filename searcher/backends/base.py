@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from typing_extensions import override
 
 from syncswitch.searcher.strategies.baseline import MEASURED
-from syncswitch.storage.errors import Part, Set, UserError
+from syncswitch.storage.errors import OptionHint, Part, UserError
 from syncswitch.storage.records.job import USUAL_PROTOCOLS, USUAL_WORKERS, RunConditions
 from syncswitch.trainers.cluster.local import load_local_workload
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -73,7 +73,7 @@ def option(help: str, type: type = str, *, default: Any = None, **more: Any) -> 
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainableJob:
     """The training side of a search: the workload on its cluster, and what its runs can do.
 
     Attributes:
@@ -97,7 +97,7 @@ class Job:
     can_go_back: bool = True
     switch_points: tuple[float, ...] | None = None
     command: Callable[[float], str] | None = None
-    command_options: tuple[Set, ...] = ()
+    command_options: tuple[OptionHint, ...] = ()
     profile: str | None = None
     recordings_url: str | None = None
     note: str | None = None
@@ -186,7 +186,7 @@ class TrainerChoice(ABC):
         return parse_pair(text or self.default_protocols)
 
     @abstractmethod
-    def job(self, request: JobRequest) -> Job:
+    def job(self, request: JobRequest) -> TrainableJob:
         """Returns the job that a request asks for.
 
         Raises UserError if something in it does not exist, or does not fit the rest of it.
@@ -217,7 +217,7 @@ class ClusterChoice(TrainerChoice):
         return ""
 
     @property
-    def search_options(self) -> tuple[Set, ...]:
+    def search_options(self) -> tuple[OptionHint, ...]:
         """Options with which a search makes its runs here; for messages."""
         return ()
 
@@ -246,7 +246,7 @@ class ClusterChoice(TrainerChoice):
         """
 
     @override
-    def job(self, request: JobRequest) -> Job:
+    def job(self, request: JobRequest) -> TrainableJob:
         workers = request.size
         check_protocols(request.protocols, workers)
         conditions = self.conditions(
@@ -268,7 +268,7 @@ class ClusterChoice(TrainerChoice):
             self.check_capacity(workers)
         identity = self.identity(workload, workers, request.protocols)
         check_length(identity)
-        return Job(
+        return TrainableJob(
             identity,
             lambda: self.open(workload, reference, workers),
             reference,
@@ -335,7 +335,7 @@ def plan_search(
     *,
     forks_are_wanted: bool = False,
     threshold_is_given: bool = True,
-) -> tuple[SearchPlan, Job]:
+) -> tuple[SearchPlan, TrainableJob]:
     """Returns the plan of a search, and its job; the plan is checked before the job is loaded.
 
     The strategy's target is in the unit of the job's metric, and so is its threshold. If none is

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.searcher.backends.base import JobRequest, TrainableJob, TrainerChoice, option
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.metric import GOALS
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
@@ -28,10 +28,10 @@ class UsersCommand(TrainerChoice):
     default_workers = 1
     default_protocols = "first,second"
     simulated_cluster: ClassVar[None] = None
-    search_options: ClassVar[tuple[Set, ...]] = (
-        Set("trainer", "command"),
-        Set("command", "..."),
-        Set("total_steps", "..."),
+    search_options: ClassVar[tuple[OptionHint, ...]] = (
+        OptionHint("trainer", "command"),
+        OptionHint("command", "..."),
+        OptionHint("total_steps", "..."),
     )
 
     command: str | None = option(
@@ -84,13 +84,13 @@ class UsersCommand(TrainerChoice):
         if self.command is None:
             raise UserError(
                 "the trainer command needs your training command",
-                remedy=Set("command", "PROGRAM ARGUMENTS {switch_step}", "add"),
+                remedy=OptionHint("command", "PROGRAM ARGUMENTS {switch_step}", "add"),
                 code="parameter-missing",
             )
         if self.total_steps is None:
             raise UserError(
                 "the trainer command needs the steps of a whole training",
-                remedy=Set("total_steps", verb="add"),
+                remedy=OptionHint("total_steps", verb="add"),
                 code="parameter-missing",
             )
 
@@ -128,19 +128,19 @@ class UsersCommand(TrainerChoice):
     def identity(self, workload: str, workers: int, protocols: tuple[str, str]) -> ScheduledJob:
         return self.command_job(workload, workers, protocols).identity
 
-    def _given_options(self, request: JobRequest) -> Iterator[Set]:
-        yield Set("trainer", self.name)
+    def _given_options(self, request: JobRequest) -> Iterator[OptionHint]:
+        yield OptionHint("trainer", self.name)
         for field, declared in self.options().items():
             value = getattr(self, field)
             if value != declared.default:
-                yield Set(field, value)
+                yield OptionHint(field, value)
         if request.size != self.default_workers:
-            yield Set("workers", request.size)
+            yield OptionHint("workers", request.size)
         if request.protocols != self.pair(None):
-            yield Set("protocols", ",".join(request.protocols))
+            yield OptionHint("protocols", ",".join(request.protocols))
 
     @override
-    def job(self, request: JobRequest) -> Job:
+    def job(self, request: JobRequest) -> TrainableJob:
         from syncswitch.trainers.command.job import command_with_policy
         from syncswitch.trainers.command.trainer import CommandTrainer
 
@@ -150,7 +150,7 @@ class UsersCommand(TrainerChoice):
             "note: the command has neither {switch_step} nor {switch_percent}; it has to read"
             " SYNCSWITCH_SWITCH_STEP or SYNCSWITCH_SWITCH_PERCENT from its environment"
         )
-        return Job(
+        return TrainableJob(
             identity=job.identity,
             open_trainer=lambda: CommandTrainer(job),
             reference=job.name,

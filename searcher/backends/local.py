@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import ProcessesChoice, option, unsuitable
-from syncswitch.storage.errors import Command, Run, Set, UserError
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, UserError
 from syncswitch.trainers.cluster.local import DEFAULT_LAUNCHER, JOINING_LAUNCHER, LAUNCHERS
 from syncswitch.trainers.cluster.processes.tf_config import (
     TF_CONFIG,
@@ -41,7 +41,7 @@ _TIMEOUT_SECONDS = 600.0
 _GRACE_SECONDS = 300.0
 
 
-_PROCESSES = Set("launcher", "processes", "add")
+_PROCESSES = OptionHint("launcher", "processes", "add")
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class LocalTrainer(ProcessesChoice):
         elif self.config.job != "chief":
             raise UserError(
                 f"{TF_CONFIG} makes this process {self.config.name}, and only its chief trains",
-                remedy=Run(Command.TRAIN, ("WORKLOAD",), "serve it with:"),
+                remedy=CommandHint(Command.TRAIN, ("WORKLOAD",), "serve it with:"),
                 code="cluster-unusable",
             )
         else:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.searcher.backends.base import JobRequest, TrainableJob, TrainerChoice, option
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.trainers.replay import REPLAY
 
 
@@ -24,12 +24,12 @@ class RecordedRuns(TrainerChoice):
         if self.recordings is None:
             raise UserError(
                 "the trainer replay needs the database of the recorded runs",
-                remedy=Set("recordings", verb="add"),
+                remedy=OptionHint("recordings", verb="add"),
                 code="parameter-missing",
             )
 
     @override
-    def job(self, request: JobRequest) -> Job:
+    def job(self, request: JobRequest) -> TrainableJob:
         """The recorded job, by its name, a reference or the start of a fingerprint."""
         from syncswitch.storage.database.engine import open_database
         from syncswitch.storage.database.inspection import is_same_database, shown
@@ -43,13 +43,13 @@ class RecordedRuns(TrainerChoice):
                 f"are both {shown(request.storage_url)}, so replayed runs would count as measured"
                 " ones",
                 parameter=("recordings", "storage"),
-                remedy=Set("storage", verb="give the search a database of its own with"),
+                remedy=OptionHint("storage", verb="give the search a database of its own with"),
             )
         with open_database(self.recordings, create=False) as database:
             recording = read_recording(
                 database, reference, workers=request.workers, protocols=request.protocols
             )
-        return Job(
+        return TrainableJob(
             identity=recording.identity,
             open_trainer=lambda: ReplayTrainer(recording, deck_seed=request.seed),
             reference=recording.reference,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import ClusterChoice, Job, JobRequest, option
-from syncswitch.storage.errors import Set
+from syncswitch.searcher.backends.base import ClusterChoice, JobRequest, TrainableJob, option
+from syncswitch.storage.errors import OptionHint
 from syncswitch.trainers.job.loading import find_module, load_workload
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 
@@ -46,8 +46,8 @@ class SimulatedCluster(ClusterChoice):
 
     @property
     @override
-    def search_options(self) -> tuple[Set, ...]:
-        return Set("trainer", self.name), Set("profile", self.profile)
+    def search_options(self) -> tuple[OptionHint, ...]:
+        return OptionHint("trainer", self.name), OptionHint("profile", self.profile)
 
     @override
     def check_capacity(self, workers: int) -> None:
@@ -79,5 +79,5 @@ class SimulatedCluster(ClusterChoice):
         return SimulatedTrainer(workload, workers, self.described)
 
     @override
-    def job(self, request: JobRequest) -> Job:
+    def job(self, request: JobRequest) -> TrainableJob:
         return replace(super().job(request), profile=self.profile)

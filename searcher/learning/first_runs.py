@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict, replace
 from typing import Any
 
-from syncswitch.searcher.learning.job import UsedJob, blank_policy
+from syncswitch.searcher.learning.job import JobHistory, blank_policy
 from syncswitch.storage.policies.unmeasured import RULES
 from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.metric import Metric
@@ -32,7 +32,7 @@ def first_runs() -> list[dict[str, Any]]:
 def _first_run(rule: str | None, metric: Metric) -> dict[str, Any]:
     loop = ScheduledJob.undescribed("loop", _LONG, 1, ("first", "second"), metric)
     protocols = replace(loop.protocols, momentum_after_switch=rule)
-    job = UsedJob(blank_policy(replace(loop, protocols=protocols)), ())
+    job = JobHistory(blank_policy(replace(loop, protocols=protocols)), ())
     percent = job.next_percent(1)
     expected = job.expected(percent)
     assert expected is not None

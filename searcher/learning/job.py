@@ -87,7 +87,7 @@ class Revision:
 
 
 @dataclass(frozen=True)
-class UsedJob:
+class JobHistory:
     """A version of a policy, and the uses of all its versions.
 
     Attributes:
@@ -166,7 +166,7 @@ class UsedJob:
         """The policy's target, unless it is that of a run that collapsed."""
         return stated_target(self.policy, self.collapse_limit)
 
-    def held_to(self, allowed: AllowedLoss | None) -> UsedJob:
+    def held_to(self, allowed: AllowedLoss | None) -> JobHistory:
         """The job in which so much may be lost as a user says; None for what it has."""
         is_same = allowed is not None and allowed.runs == self.policy.allowed.runs > 0
         if allowed is None or is_same:
@@ -174,7 +174,7 @@ class UsedJob:
         job = replace(self, policy=with_allowed(self.policy, allowed))
         return job._measured() if allowed.is_from_runs else job
 
-    def _measured(self) -> UsedJob:
+    def _measured(self) -> JobHistory:
         return replace(self, policy=with_allowed(self.policy, self.allowed))
 
     def next_percent(self, expected_runs: int) -> float:

@@ -30,7 +30,7 @@ class NextRun:
         runs_left: Trainings to come with this one, as far as it learns.
         own_jobs: See `Explanation`.
         allowed: How much accuracy may be lost, where learning decides.
-        goes_back: As in `UsedJob`.
+        goes_back: As in `JobHistory`.
         may_begin: Whether it may be the first recorded run of its job.
         known_from: The policy with another second protocol from which it is known what the first
             one alone reaches; None where the policy itself says it, or nobody knows.
@@ -64,7 +64,7 @@ def next_run(
     """Decides where the next training of a job switches, of which there are `expected_runs` in all.
 
     Where a user has allowed a loss, a policy with another one gets a new version. Raises UserError
-    as `UsedJob.next_percent`.
+    as `JobHistory.next_percent`.
     """
     policy = PolicyRegistry(database).current(identity.fingerprint, identity.protocols)
     begins_anew = policy or (allowed is not None and allowed.is_from_runs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syncswitch.searcher.learning.job import Revision, UsedJob
+from syncswitch.searcher.learning.job import JobHistory, Revision
 from syncswitch.searcher.learning.lessons import lessons_of, shown_percent, tried_switches
 from syncswitch.searcher.learning.reading import known_alone, stored_version, unused_job, used_job
 from syncswitch.searcher.learning.words import diverged_words, spread_words
@@ -13,7 +13,7 @@ from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.words import measured_threshold_text
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import Command, Run, Said, Set, UserError
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, Said, UserError
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unmeasured import unmeasured_policy
@@ -174,11 +174,14 @@ def after_use(
     if revision is None:
         return words
     if expected_runs is None:
-        given: list[str | Set] = [stored.job.workload, Set("workers", stored.job.workers)]
+        given: list[str | OptionHint] = [
+            stored.job.workload,
+            OptionHint("workers", stored.job.workers),
+        ]
         workload = registry.workload(stored.job.fingerprint)
         if workload is not None and workload.job.simulated_cluster is not None:
-            given.append(Set("cluster", "simulated"))
-        publish = Run(Command.REVISE, tuple(given), "publish it with:")
+            given.append(OptionHint("cluster", "simulated"))
+        publish = CommandHint(Command.REVISE, tuple(given), "publish it with:")
         return [*words, UserError(revision.why, remedy=publish)]
     new = registry.publish(job.draft(revision), replaces=stored.version)
     switch = f"a switch at {new.switch_percent:g} %"
@@ -187,7 +190,9 @@ def after_use(
     return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
 
 
-def with_allowed_loss(database: Database, job: UsedJob, allowed: AllowedLoss | None) -> UsedJob:
+def with_allowed_loss(
+    database: Database, job: JobHistory, allowed: AllowedLoss | None
+) -> JobHistory:
     """The job in which so much may be lost; a policy with another loss gets a new version."""
     own = None if allowed is None else job.with_allowed(allowed)
     if own is None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.learning.job import UsedJob, blank_policy, usual_prior
+from syncswitch.searcher.learning.job import JobHistory, blank_policy, usual_prior
 from syncswitch.searcher.search.explanation import Explanation, explain
 from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.strategies.observation import Observation
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MOST_JOBS = 30
 
 
-def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
+def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> JobHistory:
     """Reads a version together with the uses of all versions.
 
     `goes_back` is whether a run that fails goes back to its switch; None to take that from the
@@ -53,7 +53,7 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
         told = [search.options.get("goes_back", True) for search in searches]
         goes_back = all(told) and not has_begun_anew
     experience = _experience_of_others(database, policy)
-    return UsedJob(policy, counted, goes_back, experience=experience)
+    return JobHistory(policy, counted, goes_back, experience=experience)
 
 
 def unused_job(
@@ -62,7 +62,7 @@ def unused_job(
     goes_back: bool | None,
     known: TimingPolicy | None,
     lessons: Iterable[Observation] = (),
-) -> UsedJob:
+) -> JobHistory:
     """A job without a policy for these protocols, of which a first run may teach something.
 
     What its first protocol alone reaches is `known` from a policy with another second one, if any.
@@ -73,7 +73,7 @@ def unused_job(
         blank = _with_alone(blank, known)
         counted = _counted_uses(database, blank)
     experience = _experience_of_others(database, blank)
-    return UsedJob(blank, counted, goes_back is not False, tuple(lessons), experience)
+    return JobHistory(blank, counted, goes_back is not False, tuple(lessons), experience)
 
 
 def known_alone(database: Database, fingerprint: str, protocols: Protocols) -> TimingPolicy | None:
@@ -161,7 +161,7 @@ def _read_experience(database: Database, policy: TimingPolicy) -> Experience | N
         and entry.policy.protocols == policy.protocols
     ]
     for entry in others[:_MOST_JOBS]:
-        job = UsedJob(entry.policy, _counted_uses(database, entry.policy))
+        job = JobHistory(entry.policy, _counted_uses(database, entry.policy))
         with suppress(UserError):  # nothing to compare with
             if job.threshold and job.observations:
                 likelihoods.append(job.tolerance_likelihood())
@@ -189,7 +189,7 @@ def band(database: Database, policy: TimingPolicy) -> Band | None:
 
 def band_alone(policy: TimingPolicy) -> Band | None:
     """The band for the next run with a policy of a file, from its search."""
-    return UsedJob(policy, ()).band({})
+    return JobHistory(policy, ()).band({})
 
 
 def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syncswitch.searcher.learning.job import UsedJob
+from syncswitch.searcher.learning.job import JobHistory
 from syncswitch.searcher.learning.lessons import shown_percent
 from syncswitch.searcher.search.policy_words import spread_text
 from syncswitch.storage.records.job import protocol_text
@@ -12,7 +12,7 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.uses.summary import is_alone
 
 
-def spread_words(job: UsedJob) -> list[str]:
+def spread_words(job: JobHistory) -> list[str]:
     """Says that runs of the first protocol alone differ too much, where the last one is new.
 
     Of those that collapsed, as the last run shows, it says that.
@@ -44,7 +44,7 @@ def spread_words(job: UsedJob) -> list[str]:
     return [] if said is None else [said]
 
 
-def diverged_words(job: UsedJob, expected_runs: int | None) -> str:
+def diverged_words(job: JobHistory, expected_runs: int | None) -> str:
     """Says what the last run, which diverged, means for the next one, and how that trains.
 
     It learns if `expected_runs` are given. Raises UserError as `next_percent`.

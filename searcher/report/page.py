@@ -33,7 +33,7 @@ from syncswitch.searcher.words import (
     sentence,
 )
 from syncswitch.storage.database.defaults import DEFAULT_URL
-from syncswitch.storage.errors import Command, Run, Set, UserError, Words
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, UserError, Words
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.policy import TimingPolicy
@@ -418,8 +418,8 @@ def _search_again(
     )
 
 
-def _at_place(run: Run, data: ReportData) -> Run:
+def _at_place(run: CommandHint, data: ReportData) -> CommandHint:
     """A command with its database, unless that is the usual one or needs a password."""
     if data.place == DEFAULT_URL or _HIDDEN in data.place:
         return run
-    return replace(run, arguments=(*run.arguments, Set("storage", data.place)))
+    return replace(run, arguments=(*run.arguments, OptionHint("storage", data.place)))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from syncswitch.searcher.search.recorded import completed_runs
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork
@@ -35,7 +35,10 @@ def check_storable(folder: Path) -> None:
             "its path is not UTF-8 text",
             parameter="checkpoints",
             value=whole,
-            remedy=(Set("checkpoints", verb="name another with"), Set("share_prefix", False)),
+            remedy=(
+                OptionHint("checkpoints", verb="name another with"),
+                OptionHint("share_prefix", False),
+            ),
             code="file-unusable",
         ) from error
 
@@ -72,7 +75,10 @@ class Prefixes:
             raise UserError(
                 f"the folder for checkpoints {self._directory.parent} cannot be used:"
                 f" {error.strerror or error}",
-                remedy=(Set("checkpoints", verb="name another with"), Set("share_prefix", False)),
+                remedy=(
+                    OptionHint("checkpoints", verb="name another with"),
+                    OptionHint("share_prefix", False),
+                ),
                 code="file-unusable",
             ) from error
         fitting = [

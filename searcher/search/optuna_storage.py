@@ -35,7 +35,7 @@ from syncswitch.storage.database.inspection import (
     shown,
     sqlite_path,
 )
-from syncswitch.storage.errors import Command, DatabaseError, FatalError, Run, one_line
+from syncswitch.storage.errors import Command, CommandHint, DatabaseError, FatalError, one_line
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.flat import flat, nested
 from syncswitch.storage.records.job import Job, Protocols, ScheduledJob
@@ -71,7 +71,7 @@ def open_storage(url: str, *, check: bool = True) -> RDBStorage:
     if check and storage.get_current_version() != _newest()[0]:
         raise DatabaseError(
             f"Optuna's tables in {shown(url)} do not fit the installed Optuna {optuna.__version__}",
-            remedy=Run(Command.UPGRADE_DATABASE, verb="run:"),
+            remedy=CommandHint(Command.UPGRADE_DATABASE, verb="run:"),
             code="database-outdated",
         )
     return storage

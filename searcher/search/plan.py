@@ -13,7 +13,7 @@ from typing import Any
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import SHARES
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.storage.records.digest import digest_of
 from syncswitch.storage.records.job import LARGEST_SEED, JobKey, RunConditions, ScheduledJob
 from syncswitch.storage.records.metric import AccuracyRange, possible_accuracy
@@ -72,7 +72,7 @@ class SearchPlan:
                 f" {allowed_loss.runs} trainings to measure one",
                 parameter="budget",
                 value=budget,
-                remedy=("give as many", Set("threshold")),
+                remedy=("give as many", OptionHint("threshold")),
                 code="parameters-conflict",
             )
         if "min_kept_share" in options:
@@ -83,7 +83,7 @@ class SearchPlan:
                 raise UserError(
                     "says how many trainings must keep the accuracy without a guard",
                     parameter="min_kept_share",
-                    remedy=(Set("guarded", False, "add"), "leave it out"),
+                    remedy=(OptionHint("guarded", False, "add"), "leave it out"),
                     code="parameters-conflict",
                 )
         if strategy.target_accuracy is not None:
@@ -92,7 +92,7 @@ class SearchPlan:
                 raise UserError(
                     (
                         "says how often to measure what is given by ",
-                        Set("target_accuracy", verb=""),
+                        OptionHint("target_accuracy", verb=""),
                     ),
                     parameter="baseline_runs",
                     remedy="leave one of them out",
@@ -100,7 +100,7 @@ class SearchPlan:
                 )
         elif "target_runs" in options:
             raise UserError(
-                ("says how many runs stand behind ", Set("target_accuracy", verb="")),
+                ("says how many runs stand behind ", OptionHint("target_accuracy", verb="")),
                 parameter="target_runs",
                 remedy="give both or neither",
                 code="parameters-conflict",

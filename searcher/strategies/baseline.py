@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.storage.records.goal import AllowedLoss
 
 ROUNDING = 1e-9
@@ -94,7 +94,7 @@ def measured_threshold(
         raise UserError(
             f"{runs} runs without a switch measured the same, so they do not"
             " say how much worse a run may be",
-            remedy=Set("threshold"),
+            remedy=OptionHint("threshold"),
             code="parameter-missing",
         )
     from scipy.special import stdtrit  # it takes long to import

@@ -11,7 +11,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import allowed_loss
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.sweep import SweepStrategy
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.metric import USUAL_THRESHOLD
 
@@ -56,7 +56,7 @@ def make_strategy(
                 f"is not for the strategy {name}",
                 parameter=option,
                 value=value,
-                remedy=(out, Set("strategy", able)) if able else out,
+                remedy=(out, OptionHint("strategy", able)) if able else out,
                 code="parameters-conflict",
             )
     points = given.get("switch_points")

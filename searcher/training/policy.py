@@ -19,11 +19,11 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import (
     Command,
+    CommandHint,
+    OptionHint,
     Part,
     PolicyError,
-    Run,
     Said,
-    Set,
     SyncSwitchError,
     UserError,
     leave_out,
@@ -259,7 +259,7 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
         raise UserError(
             f"is for runs that learn, and version {policy.version} was found by a search",
             parameter=name,
-            remedy=(Set("learn", True, "add"), Set(name, verb="search with that")),
+            remedy=(OptionHint("learn", True, "add"), OptionHint(name, verb="search with that")),
             code="parameters-conflict",
         )
     percent, seed = policy.switch_percent, request.seed
@@ -334,10 +334,10 @@ def _differences(job: ScheduledJob, request: RunRequest) -> list[list[Part]]:
     differences: list[list[Part]] = []
     for names, there, own in compared:
         if there != own:
-            said = [part for name in names for part in (", ", Set(name, verb=""))]
+            said = [part for name in names for part in (", ", OptionHint(name, verb=""))]
             differences.append([f"{there}, not {own} (", *said[1:], ")"])
     if job.recipe.model != here.recipe.model:
-        differences.append(["a ", Set("command", verb=""), " of other words"])
+        differences.append(["a ", OptionHint("command", verb=""), " of other words"])
     return differences
 
 
@@ -361,13 +361,17 @@ def _only_simulated(request: RunRequest, entries: Sequence[PolicyEntry]) -> Poli
     # Of several the newest; its name alone may mean any of them.
     newest = f"{entries[0].policy.job.fingerprint[:12]}@{choice}"
     which = choice if is_policy_file(choice) else newest
-    tried: tuple[str | Set, ...] = (reference, Set("policy", which), *selection.options)
+    tried: tuple[str | OptionHint, ...] = (
+        reference,
+        OptionHint("policy", which),
+        *selection.options,
+    )
     return PolicyError(
         f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
         f" {reference!r}; a guarded run that learns begins from it, as long as the workload is the"
         " same and no policy is given",
         remedy=(
-            Run(Command.SWEEP, tried, "try it on the real job with:"),
+            CommandHint(Command.SWEEP, tried, "try it on the real job with:"),
             replace(selection.search, verb="search for the real job with:"),
         ),
         code="policy-unfit",
@@ -465,7 +469,7 @@ def _run_text(identity: ScheduledJob, seed: int, planned: NextRun) -> Said:
         f"{begin} tries {how}, as that may save later runs more time than it costs; policy version"
         f" {policy.version} {usual}, and "
     )
-    return UserError([words, Set("learn", False, ""), " keeps to it"])
+    return UserError([words, OptionHint("learn", False, ""), " keeps to it"])
 
 
 def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided) -> list[Part]:
@@ -481,7 +485,7 @@ def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided
             )
         return [
             f"uses {first} alone: {measures} for the {left - 1:,} runs after it (",
-            Set("expected_runs", verb=""),
+            OptionHint("expected_runs", verb=""),
             "). Knowing it is expected to save these more time than a switch would save now. How"
             " early this job may switch is not known yet",
         ]
@@ -499,7 +503,7 @@ def _unmeasured_text(identity: ScheduledJob, planned: NextRun, expected: Decided
         span="this run" if left == 1 else f"the {left:,} runs to come",
         candidates=[one.second_protocol for one in planned.candidates],
     )
-    return [notice, "; to say how many runs you expect, ", Set("expected_runs", verb="use")]
+    return [notice, "; to say how many runs you expect, ", OptionHint("expected_runs", verb="use")]
 
 
 def _own_job(request: RunRequest) -> tuple[Any, ScheduledJob]:
@@ -528,7 +532,10 @@ def size_and_pair(request: RunRequest) -> tuple[int, tuple[str, str]]:
         except SyncSwitchError as error:
             raise UserError(
                 ("the workers and protocols of this job cannot be read: ", error),
-                remedy=(Set("workers", verb="say both with"), Set("protocols", verb="")),
+                remedy=(
+                    OptionHint("workers", verb="say both with"),
+                    OptionHint("protocols", verb=""),
+                ),
                 code="parameter-missing",
             ) from error
         for entry in selection.matching(entries)[:1]:

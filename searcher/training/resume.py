@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from syncswitch.storage.errors import (
     Command,
+    CommandHint,
     FatalError,
-    Run,
+    OptionHint,
     Said,
-    Set,
     SyncSwitchError,
     UserError,
     one_line,
@@ -100,9 +100,9 @@ def _left_behind(folder: Path) -> UserError:
     return UserError(
         f"an interrupted run left checkpoints in {folder.absolute()}",
         remedy=(
-            Set("resume", True, "continue from the last one with"),
+            OptionHint("resume", True, "continue from the last one with"),
             "start over: remove them",
-            Set("checkpoints", verb="choose another"),
+            OptionHint("checkpoints", verb="choose another"),
         ),
         code="run-interrupted",
     )
@@ -176,7 +176,9 @@ class RunCheckpoints:
         """Advice on going on with the run once it is interrupted."""
         if not self._left:
             return "no checkpoint was written yet, so the same command starts over"
-        how = Set("resume", True, f"to continue from the last checkpoint in {self._folder}, add")
+        how = OptionHint(
+            "resume", True, f"to continue from the last checkpoint in {self._folder}, add"
+        )
         return UserError([how])
 
     def open(self) -> RunCheckpoints:
@@ -312,11 +314,11 @@ def save_model(
             (
                 f"the model cannot be saved as {output} ({why}); what was there is untouched, and"
                 f" what was trained is in {final.parent}: free some disk space or ",
-                Set("output", verb="name another"),
+                OptionHint("output", verb="name another"),
                 ", and the same call with ",
-                Set("checkpoints", str(final.parent), ""),
+                OptionHint("checkpoints", str(final.parent), ""),
                 " ",
-                Set("resume", True, ""),
+                OptionHint("resume", True, ""),
                 " saves it",
             ),
             code="model-not-saved",
@@ -330,8 +332,8 @@ def check_sound(record: TrialRecord, reference: str) -> None:
             f"the training diverged after {record.worker_steps:,} worker-steps, so no model was"
             " saved",
             remedy=(
-                Set("seed", verb="try another"),
-                Run(Command.SEARCH, (reference,), "a later switch, which you find with:"),
+                OptionHint("seed", verb="try another"),
+                CommandHint(Command.SEARCH, (reference,), "a later switch, which you find with:"),
             ),
             code="training-diverged",
         )

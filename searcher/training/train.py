@@ -28,7 +28,7 @@ from syncswitch.searcher.training.resume import (
 )
 from syncswitch.searcher.training.uses import RunRecorder, Tell
 from syncswitch.storage.database.defaults import database_url
-from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
+from syncswitch.storage.errors import FatalError, OptionHint, RetryableError, UserError
 from syncswitch.storage.export.mlflow import copy_run
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.unguarded import unguarded_warning
@@ -401,7 +401,7 @@ def train_by_command(
         raise FatalError(
             f"the training diverged after {record.worker_steps:,} of its steps; its output is in"
             f" {folder}",
-            remedy=(Set("seed", verb="try another"), "a later switch"),
+            remedy=(OptionHint("seed", verb="try another"), "a later switch"),
             code="training-diverged",
         )
     return replace(done, model_path=folder, has_model=False)

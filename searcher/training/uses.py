@@ -15,8 +15,8 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.errors import (
     Command,
+    CommandHint,
     FatalError,
-    Run,
     Said,
     SyncSwitchError,
     UserError,
@@ -207,7 +207,7 @@ class RunRecorder:
                     (f"this run waits in {path} to be recorded (", reason, ")"),
                     remedy=(
                         "a later run that reaches the database imports it",
-                        Run(Command.IMPORT_USES, (str(path),), "import it with:"),
+                        CommandHint(Command.IMPORT_USES, (str(path),), "import it with:"),
                     ),
                 )
             )

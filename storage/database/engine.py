@@ -36,11 +36,11 @@ from syncswitch.storage.database.inspection import (
 from syncswitch.storage.errors import (
     SEARCH_FIRST,
     Command,
+    CommandHint,
     DatabaseAwayError,
     DatabaseError,
     FatalError,
     RetryableError,
-    Run,
     SyncSwitchError,
     one_line,
 )
@@ -233,7 +233,7 @@ class Database:
         except (ValueError, TypeError) as error:  # from the conversion of columns to Python values
             raise DatabaseError(
                 f"{shown(self.url)} holds a value that cannot be read ({one_line(error)})",
-                remedy=Run(Command.CHECK_DATABASE),
+                remedy=CommandHint(Command.CHECK_DATABASE),
                 code="database-damaged",
             ) from error
 

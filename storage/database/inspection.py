@@ -14,13 +14,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
-from syncswitch.storage.errors import SEARCH_FIRST, DatabaseError, Set
+from syncswitch.storage.errors import SEARCH_FIRST, DatabaseError, OptionHint
 from syncswitch.storage.tables.base import TABLE_PREFIX
 
 REVISION = "0006"
 """The revision of the tables that this version of the software reads and writes."""
 
-ANOTHER = Set("storage", "URL", "name another with")
+ANOTHER = OptionHint("storage", "URL", "name another with")
 """What helps with most databases that cannot be used."""
 
 FORMER_REVISIONS = ("0004", "0005")

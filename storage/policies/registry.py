@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import SEARCH_FIRST, Command, PolicyError, Run
+from syncswitch.storage.errors import SEARCH_FIRST, Command, CommandHint, PolicyError
 from syncswitch.storage.policies.file import PolicyFile, checked_content, job_mismatch
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band
@@ -235,7 +235,7 @@ class PolicyRegistry:
                 raise PolicyError(
                     f"{CURRENT} of workload {policy.job.fingerprint[:12]} is {at}, not version"
                     f" {replaces} any more",
-                    remedy=Run(Command.LIST_POLICIES),
+                    remedy=CommandHint(Command.LIST_POLICIES),
                     code="policy-moved",
                 )
             published = _add_version(connection, policy)
@@ -364,7 +364,7 @@ class PolicyRegistry:
                 raise PolicyError(
                     f"workload {fingerprint[:12]} has no policy version {version}",
                     allowed=f"1 to {last}" if last else "none, as it has no policy yet",
-                    remedy=Run(Command.LIST_POLICIES),
+                    remedy=CommandHint(Command.LIST_POLICIES),
                     code="policy-not-found",
                 )
             _point(connection, fingerprint, alias, version)
@@ -407,7 +407,7 @@ class PolicyRegistry:
                 raise PolicyError(
                     f"{alias} of workload {fingerprint[:12]} was moved from version {before} by"
                     " another process at this moment",
-                    remedy=Run(Command.LIST_POLICIES),
+                    remedy=CommandHint(Command.LIST_POLICIES),
                     code="policy-moved",
                 )
             _point(connection, fingerprint, alias, lower)
@@ -542,7 +542,7 @@ def _import(connection: Connection, file: PolicyFile, job: Job) -> ImportedPolic
         raise PolicyError(
             f"policy file {file.path} was altered: its policy is in this database already, as"
             f" version {policy.version} of workload {fingerprint[:12]}, and says something else",
-            remedy=Run(
+            remedy=CommandHint(
                 Command.COMPARE_POLICIES, (f"{fingerprint[:12]}@{policy.version}", str(file.path))
             ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncswitch.storage.errors import Command, Run, Set, UserError
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, UserError
 from syncswitch.storage.records.policy import TimingPolicy
 
 
@@ -15,6 +15,8 @@ def unguarded_warning(policy: TimingPolicy) -> UserError | None:
         share = f"about {100 * policy.promise.kept_share:.0f} of 100 runs"
     return UserError(
         f"this policy was found for guarded runs: without a guard {share} keep the accuracy",
-        remedy=Run(Command.SEARCH, ("WORKLOAD", Set("guarded", False)), "for a careful one, run:"),
+        remedy=CommandHint(
+            Command.SEARCH, ("WORKLOAD", OptionHint("guarded", False)), "for a careful one, run:"
+        ),
         code="policy-unfit",
     )

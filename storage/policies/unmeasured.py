@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import (
@@ -213,7 +213,7 @@ def unmeasured_text(
         f" alone has measured a target yet, {guarded}."
         f"{expected} To train with {first} alone, "
     )
-    return UserError([text, Set("switch_at", 100, "set")])
+    return UserError([text, OptionHint("switch_at", 100, "set")])
 
 
 def candidates_text(second_protocols: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
 from syncswitch.cli.words import _COMMANDS, OPTION_WORDS
-from syncswitch.storage.errors import Command, Run, Set, UserError, Words, leave_out
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, UserError, Words, leave_out
 from tests.searcher.command_line import commands
 from tests.wording import Said
 
@@ -40,7 +40,7 @@ def named(tree: ast.Module) -> Iterator[str]:
     """The parameters that a module names in messages."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name) and node.func.id in ("Set", "leave_out"):
+            if isinstance(node.func, ast.Name) and node.func.id in ("OptionHint", "leave_out"):
                 yield from texts(node.args[0])
             for keyword in node.keywords:
                 if keyword.arg == "parameter":
@@ -70,11 +70,13 @@ def test_an_error_is_said_in_both_languages(said: Said) -> None:
     for error in (
         UserError("all is lost"),
         UserError(parameter="cpus_per_ps", value=0.0, allowed="above 0", remedy="try 1"),
-        UserError("no room", parameter="storage", value="a b", remedy=("tidy up", Set("seed"))),
+        UserError(
+            "no room", parameter="storage", value="a b", remedy=("tidy up", OptionHint("seed"))
+        ),
         UserError("needs it", parameter="guarded", value=False, remedy=leave_out("learn", True)),
         UserError(
             ["again: ", UserError("no", parameter=("seed", "switch_points"))],
-            remedy=Run(Command.TRAIN, ("my job", Set("switch", "hot")), "run:"),
+            remedy=CommandHint(Command.TRAIN, ("my job", OptionHint("switch", "hot")), "run:"),
         ),
     ):
         said(OPTION_WORDS.say(error), error)

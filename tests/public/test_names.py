@@ -52,9 +52,6 @@ PUBLIC = {
 }
 """All public names. Whoever removes one breaks programs; `deprecated` warns of it first."""
 
-ALIASES = {"OptionHint": "Set", "TrainableJob": "Job"}
-"""Classes whose name in the code is another one."""
-
 TEXTS = ("README.md", "docs/**/*.md", "examples/**/*.md", "notebooks/*.md")
 PROGRAMS = ("examples/**/*.py", "trainers/workloads/template.py")
 
@@ -100,7 +97,7 @@ def test_each_name_is_in_the_module_and_says_what_it_is(module: str) -> None:
     for name in {*offered.__all__} & {*dir(offered)}:
         value = getattr(offered, name)
         if inspect.isclass(value) or inspect.isfunction(value):
-            assert value.__name__ == ALIASES.get(name, name)
+            assert value.__name__ == name
             assert inspect.getdoc(value), f"{name} has no docstring"
 
 

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.backends.base import Job, JobRequest
+from syncswitch.searcher.backends.base import JobRequest, TrainableJob
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.trainer import Observer
@@ -48,7 +48,7 @@ class MeetingTrainer(SlowTrainer):
         super()._sleep(spec, observer)
 
 
-def generated_job(choice: LocalTrainer, request: JobRequest) -> Job:
+def generated_job(choice: LocalTrainer, request: JobRequest) -> TrainableJob:
     """Stands for `LocalTrainer.job`; the environment says what befalls a run."""
     failures = int(os.environ.get("GENERATED_FAILURES", "0"))
     diverges_below_percent = float(os.environ.get("GENERATED_DIVERGES_BELOW_PERCENT", "0"))
@@ -57,7 +57,7 @@ def generated_job(choice: LocalTrainer, request: JobRequest) -> Job:
     first, second = request.protocols
     job = identity(workers=request.size, first_protocol=first, second_protocol=second)
     chosen = choice.conditions(request.chosen, request.size, request.switch_percent, first)
-    return Job(job, lambda: trainer, request.reference or job.name, chosen)
+    return TrainableJob(job, lambda: trainer, request.reference or job.name, chosen)
 
 
 CODE = "import search_program; search_program.run()"

@@ -12,7 +12,7 @@ from typing import Any
 import optuna
 from generated_trainer import GeneratedTrainer
 
-from syncswitch.searcher.backends.base import Job
+from syncswitch.searcher.backends.base import TrainableJob
 from syncswitch.searcher.search.optuna_storage import open_storage
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Search, SearchResult
@@ -70,7 +70,7 @@ def swept(
 ) -> Sweep:
     """Compares switch points of the generated job; the changes are of the plan."""
     plan = SweepPlan(
-        jobs=(Job(GENERATED, lambda: trainer, "generated"),),
+        jobs=(TrainableJob(GENERATED, lambda: trainer, "generated"),),
         percents=percents,
         reference_percent=100.0,
         threshold=0.01,

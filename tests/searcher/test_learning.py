@@ -16,7 +16,7 @@ from sqlalchemy import Engine, event
 from syncswitch.cli.search.main import main
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.learning.first_runs import first_runs
-from syncswitch.searcher.learning.job import Revision, UsedJob
+from syncswitch.searcher.learning.job import JobHistory, Revision
 from syncswitch.searcher.learning.lessons import lessons_of
 from syncswitch.searcher.learning.next_run import NextRun, next_run
 from syncswitch.searcher.learning.publishing import after_use, first_policy, revise
@@ -673,13 +673,13 @@ def test_a_target_that_was_measured_too_high_is_found_out(
     assert found.target_accuracy == pytest.approx((0.9 + 0.902 + 0.902) / 3)
     assert (found.runs, found.curve) == (2, BAND.curve)
     given = replace(policy, band=replace(BAND, runs=0, curve=()), evidence=policy.evidence[:1])
-    assert UsedJob(given, job.uses).band({}) == given.band
+    assert JobHistory(given, job.uses).band({}) == given.band
     given = replace(given, evidence=())
     unmeasured = replace(given, band=Band(None, BAND.threshold), target_accuracy=None)
-    measured = UsedJob(unmeasured, job.uses).band({})
+    measured = JobHistory(unmeasured, job.uses).band({})
     assert measured is not None
     assert (measured.target_accuracy, measured.runs) == (0.902, 0)
-    assert UsedJob(unmeasured, ()).band({}) == unmeasured.band
+    assert JobHistory(unmeasured, ()).band({}) == unmeasured.band
     assert job.kept == [False, True, False]
 
 
@@ -803,7 +803,7 @@ def test_it_says_what_the_runs_own_evaluations_notice(
 
 def test_switch_points_that_are_one_step_of_the_job_count_as_one(url: str) -> None:
     policy = changed(published(url), total_worker_steps=12, switch_percent=12.5)  # rounds of 4
-    job = UsedJob(policy, ())
+    job = JobHistory(policy, ())
     step_of = steps_of(policy.job, "bsp")
     assert step_of(12.5) == step_of(25.0)
     grid = job.strategy().grid()

@@ -12,14 +12,14 @@ import pytest
 import syncswitch
 from syncswitch.storage.errors import (
     Command,
+    CommandHint,
     DatabaseAwayError,
     DatabaseError,
     ErrorCode,
     FatalError,
+    OptionHint,
     PolicyError,
     RetryableError,
-    Run,
-    Set,
     SyncSwitchError,
     UserError,
     shortened,
@@ -64,7 +64,7 @@ def test_what_is_as_long_as_messages_are_stays_whole() -> None:
     assert shortened(text) == text
     # What is there to be pasted.
     command = "train.py " + "--option value " * 100
-    run = Run(Command.TRAIN, ("job", Set("command", command)))
+    run = CommandHint(Command.TRAIN, ("job", OptionHint("command", command)))
     assert command in str(UserError("is wrong", remedy=run))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from string import Formatter
 
-from syncswitch.storage.errors import Set, UserError, leave_out
+from syncswitch.storage.errors import OptionHint, UserError, leave_out
 from syncswitch.storage.records.job import MOST_WORKER_STEPS, Recipe, ScheduledJob, name_problem
 from syncswitch.storage.records.metric import ACCURACY_NAME, GOALS, Metric
 from syncswitch.storage.records.trial import TrialSpec
@@ -179,7 +179,7 @@ def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metr
             "an accuracy has none",
             parameter="metric_unit",
             value=unit,
-            remedy=Set("metric_name", verb="name what else the command measures with"),
+            remedy=OptionHint("metric_name", verb="name what else the command measures with"),
         )
     if not name or not name.isprintable() or len(name) > _LONGEST_NAME or name in _TAKEN:
         raise UserError(
@@ -193,7 +193,7 @@ def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metr
             "whether more of it is better is not known",
             parameter="metric_name",
             value=name,
-            remedy=tuple(Set("metric_goal", choice, "add") for choice in GOALS),
+            remedy=tuple(OptionHint("metric_goal", choice, "add") for choice in GOALS),
             code="parameter-missing",
         )
     if unit is not None and not (unit.isprintable() and 0 < len(unit) <= _LONGEST_UNIT):

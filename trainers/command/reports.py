@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.storage.files import open_plain_file
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.trial import (
@@ -448,7 +448,7 @@ class ReportLog:
             raise UserError(
                 f"the command succeeded after step {self.step:,} of {self._total:,}",
                 remedy=(
-                    Set("total_steps", verb="give the number of steps that it makes as"),
+                    OptionHint("total_steps", verb="give the number of steps that it makes as"),
                     "have it report up to its last one",
                 ),
                 code="result-invalid",

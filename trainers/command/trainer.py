@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from syncswitch.storage.errors import FatalError, RetryableError, Set, UserError
+from syncswitch.storage.errors import FatalError, OptionHint, RetryableError, UserError
 from syncswitch.storage.files import last_lines
 from syncswitch.storage.formats import KEY, LOOP_EVENT, PLAN
 from syncswitch.storage.records.flat import flat
@@ -64,7 +64,7 @@ def _writing_to(folder: Path) -> Iterator[None]:
             f"the folder for runs {folder} cannot be used: {error.strerror or error}",
             remedy=(
                 *(["free some disk space there"] if is_full else []),
-                Set("output_folder", verb="name another with"),
+                OptionHint("output_folder", verb="name another with"),
             ),
         ) from error
 
@@ -183,13 +183,13 @@ class CommandTrainer(Trainer):
             raise UserError(
                 "act on syncswitch's own clusters, not on a command",
                 parameter=("online", "switch", "inject"),
-                remedy=("leave them out", Set("trainer", verb="choose another")),
+                remedy=("leave them out", OptionHint("trainer", verb="choose another")),
             )
         if spec.fork_from is not None or spec.checkpoint_percents:
             raise UserError(
                 f"a run of command {identity.name!r} can neither start from a checkpoint of another"
                 " run nor write one",
-                remedy=Set("share_prefix", False),
+                remedy=OptionHint("share_prefix", False),
                 code="parameters-conflict",
             )
 
@@ -466,8 +466,8 @@ class _CommandRun:
                 f"the command succeeded without reporting its {self._job.metric.name}:"
                 f" {self._wanted} in {self.source}; its output is in {self._log}",
                 remedy=(
-                    Set("metric_file", verb="name the file with"),
-                    Set("metric_pattern", verb="read the output with"),
+                    OptionHint("metric_file", verb="name the file with"),
+                    OptionHint("metric_pattern", verb="read the output with"),
                 ),
                 code="result-invalid",
             )

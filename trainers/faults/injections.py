@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from syncswitch.storage.errors import Part, Set, UserError
+from syncswitch.storage.errors import OptionHint, Part, UserError
 
 
 class _Kind(NamedTuple):
@@ -173,7 +173,7 @@ def _expanded(text: str, workers: int, switch_percent: float) -> tuple[Injection
         raise UserError(
             f"scenario {text!r} makes {scenario.stragglers} of the workers slow, and there are"
             f" {workers}",
-            remedy=Set("workers", verb=f"use {scenario.stragglers + 1} or more"),
+            remedy=OptionHint("workers", verb=f"use {scenario.stragglers + 1} or more"),
             code="parameter-invalid",
         )
     if switch_percent <= 0:
@@ -210,14 +210,14 @@ def check_injections(injections: Iterable[Injection], launcher: str, servers: in
             nobody = f"{launcher} has no process to {injection.kind}"
             problem = _REFUSALS.get(launcher, nobody)
             if launcher != "simulated":
-                remedy = Set("launcher", "processes", "use")
+                remedy = OptionHint("launcher", "processes", "use")
         elif injection.lasting is not None and launcher != "simulated":
             problem, remedy = "a real worker comes back as soon as it can", "leave for= out"
         elif injection.role == "ps" and injection.number >= servers:
             problem = f"the {servers} parameter servers are numbered from 0 to {servers - 1}"
             if servers == 1:
                 problem = "there is one parameter server, ps=0"
-            remedy = ("give another number", Set("parameter_servers", verb="use more"))
+            remedy = ("give another number", OptionHint("parameter_servers", verb="use more"))
         else:
             continue
         raise UserError(
@@ -250,7 +250,7 @@ def _check_workers(injections: Sequence[Injection], workers: int) -> None:
             raise UserError(
                 f"takes all {workers} workers away at {at.text}",
                 parameter="inject",
-                remedy=("leave one of them", Set("workers", verb="use more")),
+                remedy=("leave one of them", OptionHint("workers", verb="use more")),
             )
 
 

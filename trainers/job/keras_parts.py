@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from syncswitch.storage.errors import Set, WorkloadError
+from syncswitch.storage.errors import OptionHint, WorkloadError
 from syncswitch.storage.records.metric import Metric, shown_name
 from syncswitch.trainers.job.embeddings import ThinBuilding, thin_embeddings
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload, users_code
@@ -102,7 +102,7 @@ def check_model(model: Any, whose: str) -> None:
                 " run would call",
                 remedy=(
                     "write it as a loss, or with add_loss in a layer",
-                    Set("trainer", "command", "search the script as it is with"),
+                    OptionHint("trainer", "command", "search the script as it is with"),
                 ),
             )
     for layer in model._flatten_layers():

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import Set, UserError, WorkloadError, one_line
+from syncswitch.storage.errors import OptionHint, UserError, WorkloadError, one_line
 
 if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
@@ -94,7 +94,7 @@ def need_tensorflow() -> None:
             "a workload needs TensorFlow, which is missing",
             remedy=(
                 "run: pip install tensorflow",
-                Set("trainer", "command", "train a command, which does without, with"),
+                OptionHint("trainer", "command", "train a command, which does without, with"),
             ),
             code="package-missing",
         )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from syncswitch.storage.errors import Set, UnsuitableProtocolError, UserError
+from syncswitch.storage.errors import OptionHint, UnsuitableProtocolError, UserError
 from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.protocols import Exchange, check_protocols, choose_protocol
@@ -173,7 +173,7 @@ def check_length(identity: ScheduledJob) -> None:
         raise UserError(
             f"workload {identity.name!r} has {W:,} worker-steps, fewer than two rounds of {n:,} "
             "workers",
-            remedy=(Set("workers", verb="use fewer"), "make the job longer"),
+            remedy=(OptionHint("workers", verb="use fewer"), "make the job longer"),
             code="parameter-invalid",
         )
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import keras
 
-from syncswitch.storage.errors import Command, Part, Run, Set, WorkloadError
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, Part, WorkloadError
 from syncswitch.trainers.job.workload import Workload
 
 
-def _trained(parameter: str, value: str | float) -> Run:
-    given = ("WORKLOAD", Set(parameter, value, ""))
-    return Run(Command.TRAIN, given, "train a workload in a file with:")
+def _trained(parameter: str, value: str | float) -> CommandHint:
+    given = ("WORKLOAD", OptionHint(parameter, value, ""))
+    return CommandHint(Command.TRAIN, given, "train a workload in a file with:")
 
 
 _ELSEWHERE: dict[str, tuple[str, Part | Sequence[Part]]] = {

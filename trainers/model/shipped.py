@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.errors import Set, WorkloadError
+from syncswitch.storage.errors import OptionHint, WorkloadError
 from syncswitch.trainers.job.loading import class_at, place_of
 from syncswitch.trainers.job.pipelines import PipelinePieces
 from syncswitch.trainers.job.sources import ArraySource, FileSet, Source
@@ -201,5 +201,5 @@ def _unshippable(workload: Workload, what: str) -> WorkloadError:
     return workload.error(
         f"its model, loss, transform or pipeline uses {what}, which cannot be sent to workers that"
         " are processes",
-        remedy=("do without it", Set("launcher", "in-process", "use")),
+        remedy=("do without it", OptionHint("launcher", "in-process", "use")),
     )

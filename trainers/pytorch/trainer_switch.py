@@ -18,7 +18,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from syncswitch.storage.errors import Set, UserError
+from syncswitch.storage.errors import OptionHint, UserError
 from syncswitch.trainers.loop_switch import LoopSwitch
 from syncswitch.trainers.protocols import AveragePeriod
 
@@ -292,7 +292,7 @@ class TrainerSwitch:
                 f"the policy is for {expected:,} steps, and the trainer makes {total_steps:,}",
                 remedy=(
                     f"train with max_steps={expected}",
-                    Set("total_steps", total_steps, "find a policy with"),
+                    OptionHint("total_steps", total_steps, "find a policy with"),
                 ),
                 code="policy-unfit",
             )

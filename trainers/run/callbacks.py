@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import Command, Part, Run, Set, WorkloadError
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, Part, WorkloadError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.job.keras_parts import build_metric, built_part, metric_of
 from syncswitch.trainers.job.workload import Workload, users_code
@@ -32,8 +32,8 @@ _BY_EPOCH = ("ModelCheckpoint", "TensorBoard")
 _WITH_MODEL = ("EarlyStopping", *_BY_EPOCH)
 
 
-def _trained(parameter: str, verb: str, value: str | bool = "FOLDER") -> Run:
-    return Run(Command.TRAIN, ("WORKLOAD", Set(parameter, value, "")), verb)
+def _trained(parameter: str, verb: str, value: str | bool = "FOLDER") -> CommandHint:
+    return CommandHint(Command.TRAIN, ("WORKLOAD", OptionHint(parameter, value, "")), verb)
 
 
 _RATES = (

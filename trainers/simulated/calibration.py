@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from syncswitch.storage.errors import IMPORT_SOME, SEARCH_FIRST, Set, UserError
+from syncswitch.storage.errors import IMPORT_SOME, SEARCH_FIRST, OptionHint, UserError
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timeline import (
@@ -115,8 +115,14 @@ def _check_fits(what: str, measured_seconds: float, least_seconds: float) -> Non
             f"{what} was measured to take {measured_seconds:.4g} s, less than the"
             f" {least_seconds:.4g} s that this variation and network take at least",
             remedy=(
-                *(Set(name, verb="reduce") for name in ("variation", "latency", "parameters")),
-                *(Set(name, verb="increase") for name in ("worker_bandwidth", "server_bandwidth")),
+                *(
+                    OptionHint(name, verb="reduce")
+                    for name in ("variation", "latency", "parameters")
+                ),
+                *(
+                    OptionHint(name, verb="increase")
+                    for name in ("worker_bandwidth", "server_bandwidth")
+                ),
             ),
         )
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import psutil
 from typing_extensions import override
 
-from syncswitch.storage.errors import FatalError, Set, SyncSwitchError, UserError, one_line
+from syncswitch.storage.errors import FatalError, OptionHint, SyncSwitchError, UserError, one_line
 from syncswitch.storage.records.job import ScheduledJob
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -261,6 +261,6 @@ def _check_memory(workload: Workload, workers: int, parameters: int) -> None:
         raise UserError(
             f"{workers} simulated workers of workload {workload.name!r} need about "
             f"{needed / 2**30:.0f} GiB of memory, and {available / 2**30:.0f} GiB are free",
-            remedy=Set("workers", verb="use fewer"),
+            remedy=OptionHint("workers", verb="use fewer"),
             code="cluster-unusable",
         )

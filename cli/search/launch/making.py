@@ -29,7 +29,7 @@ from syncswitch.cli.console import (
     progress_display,
 )
 from syncswitch.cli.words import OPTION_WORDS, in_options
-from syncswitch.searcher.backends.base import Job
+from syncswitch.searcher.backends.base import TrainableJob
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.strategies.base import SearchProgress, Strategy
@@ -315,13 +315,13 @@ def reporting(what: str) -> Iterator[ProgressReporter]:
 
 @contextlib.contextmanager
 def opened_for(
-    to_train: Sequence[Job],
+    to_train: Sequence[TrainableJob],
     storage_url: str,
     what: str,
     parallel_runs: int,
     mlflow: str | None,
     study: str | None = None,
-) -> Iterator[tuple[Database, Sequence[Job], ProgressReporter]]:
+) -> Iterator[tuple[Database, Sequence[TrainableJob], ProgressReporter]]:
     """Opens the database and a reporter, gives the jobs with what is ready; closes all.
 
     In the end the jobs are copied to MLflow, if that was asked for. If the database lacks the first

@@ -34,8 +34,8 @@ from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.base import (
     ClusterChoice,
-    Job,
     JobRequest,
+    TrainableJob,
     TrainerChoice,
     plan_search,
 )
@@ -46,7 +46,7 @@ from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.search.plan import too_short
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES, make_strategy
 from syncswitch.storage.database.inspection import shown
-from syncswitch.storage.errors import Command, Run, Set, UserError
+from syncswitch.storage.errors import Command, CommandHint, OptionHint, UserError
 from syncswitch.storage.policies.unguarded import unguarded_warning
 from syncswitch.storage.records.job import USUAL_PROTOCOLS
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -349,7 +349,7 @@ def run(
 
 
 def _searched(
-    planned: Sequence[tuple[SearchPlan, Job]],
+    planned: Sequence[tuple[SearchPlan, TrainableJob]],
     storage_url: str,
     parallel_runs: int,
     mlflow: str | None,
@@ -381,12 +381,14 @@ def _searched(
         return found, aliases.get(CURRENT)
 
 
-def _how_to_use(policy: TimingPolicy, plan: SearchPlan, job: Job, *, is_current: bool) -> list[str]:
+def _how_to_use(
+    policy: TimingPolicy, plan: SearchPlan, job: TrainableJob, *, is_current: bool
+) -> list[str]:
     """Lines with the command line that trains with this policy; of a command, also without us."""
     version = None if is_current else policy.version
     if job.command is not None:
-        chosen = () if version is None else (Set("policy", str(version)),)
-        use = Run(Command.TRAIN, (job.reference, *job.command_options, *chosen))
+        chosen = () if version is None else (OptionHint("policy", str(version)),)
+        use = CommandHint(Command.TRAIN, (job.reference, *job.command_options, *chosen))
     else:
         # What was trained here can be loaded again; what was recorded, perhaps not.
         loaded_from = None if job.recordings_url is None else job.reference
@@ -395,7 +397,7 @@ def _how_to_use(policy: TimingPolicy, plan: SearchPlan, job: Job, *, is_current:
         )
     if is_given("storage_url"):
         place = shown(str(click.get_current_context().params["storage_url"]))
-        use = replace(use, arguments=(*use.arguments, Set("storage", place)))
+        use = replace(use, arguments=(*use.arguments, OptionHint("storage", place)))
     lines = [f"  {OPTION_WORDS.command(use)}"]
     if job.command is not None:
         lines += ["or by itself, without a guard:", f"  {job.command(policy.switch_percent)}"]

@@ -21,7 +21,7 @@ from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.run.main import main as run_main
 from syncswitch.cli.search.launch.run import chosen_pairs, run
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.backends.base import Job
+from syncswitch.searcher.backends.base import TrainableJob
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.replay import RecordedRuns
 from syncswitch.searcher.backends.simulated import SimulatedCluster
@@ -165,7 +165,7 @@ def test_a_workload_that_no_trainer_takes_writes_nothing(
         invoke("run", "digits", *LEAST)
     before = invoke("status", "--json").stdout
     monkeypatch.setattr(
-        LocalTrainer, "job", lambda *_: Job(identity(name="chosen"), idle, "digits")
+        LocalTrainer, "job", lambda *_: TrainableJob(identity(name="chosen"), idle, "digits")
     )
     result = invoke("run", "digits", *QUICK)
     assert result.exit_code == 2
@@ -185,7 +185,9 @@ def test_the_first_run_is_made_by_the_trainer_that_was_opened_first(
         opened.append(GeneratedTrainer())
         return opened[-1]
 
-    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer, "digits"))
+    monkeypatch.setattr(
+        LocalTrainer, "job", lambda *_: TrainableJob(identity(), open_trainer, "digits")
+    )
     for _ in range(2):  # the second one is finished, and needs no trainer
         invoke.succeeds("run", "digits", *OTHER)
         assert [(len(trainer.runs), trainer.closed) for trainer in opened] == [(3, 1)]
@@ -203,7 +205,9 @@ def test_a_cluster_that_is_lost_at_its_start_is_tried_again(
         return GeneratedTrainer()
 
     monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer, "digits"))
+    monkeypatch.setattr(
+        LocalTrainer, "job", lambda *_: TrainableJob(identity(), open_trainer, "digits")
+    )
     invoke.succeeds("run", "digits", *LEAST)
 
 
@@ -216,7 +220,9 @@ def test_a_trainer_that_was_opened_for_nothing_is_closed(
         raise UserError("no reporter")
 
     monkeypatch.setattr("syncswitch.cli.search.launch.making.reporting", refuse)
-    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), lambda: trainer, "digits"))
+    monkeypatch.setattr(
+        LocalTrainer, "job", lambda *_: TrainableJob(identity(), lambda: trainer, "digits")
+    )
     assert "no reporter" in error_line(invoke("run", "digits", *QUICK))
     assert trainer.closed == 1
 

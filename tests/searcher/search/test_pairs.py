@@ -31,7 +31,7 @@ from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import Set, UnsuitableProtocolError
+from syncswitch.storage.errors import OptionHint, UnsuitableProtocolError
 from syncswitch.storage.records.policy import Promise
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
@@ -66,7 +66,7 @@ class PairTrainer(GeneratedTrainer):
             raise KeyboardInterrupt
         if spec.identity.second_protocol == self.unsuitable:
             raise UnsuitableProtocolError(
-                "not with such layers", remedy=Set("parameter_servers", 1)
+                "not with such layers", remedy=OptionHint("parameter_servers", 1)
             )
         run = (spec.identity.second_protocol, spec.switch_percent, spec.replicate)
         if spec.fork_from is None:

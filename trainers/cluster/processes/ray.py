@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import RetryableError, Set, UserError, one_line
+from syncswitch.storage.errors import OptionHint, RetryableError, UserError, one_line
 from syncswitch.trainers.cluster.members.launcher import (
     Launcher,
     ProcessState,
@@ -254,7 +254,7 @@ def split_address(address: str) -> tuple[str, int]:
             " workers reach it",
             parameter="ray_address",
             value=address,
-            remedy=Set("ray_address", AUTO, "start the search there, with"),
+            remedy=OptionHint("ray_address", AUTO, "start the search there, with"),
         )
     try:
         return host_and_port(address)
@@ -323,9 +323,9 @@ def check_capacity(nodes: Sequence[Resources], launcher: RayLauncher, workers: i
         f" {workers:,} workers with {_text(worker)} each: it has"
         f" {', '.join(said) or 'no living node'}",
         remedy=(
-            Set("workers", verb="use fewer"),
-            Set("cpus_per_worker", verb="smaller"),
-            Set("gpus_per_worker", verb="smaller"),
+            OptionHint("workers", verb="use fewer"),
+            OptionHint("cpus_per_worker", verb="smaller"),
+            OptionHint("gpus_per_worker", verb="smaller"),
             "add nodes",
         ),
         code="cluster-unusable",

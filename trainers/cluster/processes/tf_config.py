@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from typing_extensions import override
 
-from syncswitch.storage.errors import RetryableError, Set, UserError
+from syncswitch.storage.errors import OptionHint, RetryableError, UserError
 from syncswitch.trainers.cluster.members.launcher import (
     Launcher,
     ProcessState,
@@ -257,7 +257,7 @@ def cluster_secret(*, is_open: bool) -> bytes | None:
             f"{SECRET} {problem}: anyone who reaches a part of the cluster could run any"
             f" computation on it. Set it to the same {_LEAST_SECRET_BYTES} characters or more in"
             " the environment of each part, such as the output of `openssl rand -hex 32`",
-            remedy=Set(
+            remedy=OptionHint(
                 "open_network",
                 True,
                 "if only people you trust can reach or listen to these machines, give each part",
@@ -329,7 +329,7 @@ def serve_until_chief_is_gone(
         raise RetryableError(
             f"no chief was at {config.chief} within {launcher.start_seconds:g} s ({why}); start it,"
             f" and this part again, with the same {SECRET}, addresses and openness",
-            remedy=Set("cluster_timeout", verb="give it more time with"),
+            remedy=OptionHint("cluster_timeout", verb="give it more time with"),
             code="cluster-lost",
         )
     say(f"the chief at {config.chief} has been gone for {grace_seconds:g} s: {config.name} ends")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import RetryableError, Set, UserError
+from syncswitch.storage.errors import OptionHint, RetryableError, UserError
 from syncswitch.trainers.cluster.members.launcher import (
     Launcher,
     ProcessState,
@@ -57,7 +57,7 @@ def check_gpus_per_worker(gpus_per_worker: float) -> None:
             parameter="gpus_per_worker",
             value=gpus_per_worker,
             allowed="1, 0 for none, or a fraction such as 0.5 for workers that share one",
-            remedy=Set("workers", verb="for more GPUs use more"),
+            remedy=OptionHint("workers", verb="for more GPUs use more"),
         )
 
 
@@ -84,7 +84,7 @@ def place_on_gpus(
             parameter="gpus_per_worker",
             value=gpus_per_worker,
             remedy=(
-                Set("workers", verb="use fewer"),
+                OptionHint("workers", verb="use fewer"),
                 f"a smaller share such as {fitting_share:g}",
                 f"look at {VISIBLE_GPUS}",
             ),
