@@ -22,19 +22,18 @@ from syncswitch.storage.records.policy import Evidence, Measured, TimingPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchPointResult:
-    """One row of a search's closing table; times are means over runs that did not diverge."""
-
-    summary: SwitchPointSummary
-    training_seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The published policy, the rows of the closing table, and the cost."""
+    """The published policy, and what the search measured.
+
+    Attributes:
+        policy: The policy.
+        switch_points: What its runs measured at each switch point, with their mean training time
+            unless all of them diverged.
+        cost: The cost of the search.
+    """
 
     policy: TimingPolicy
-    switch_points: tuple[SwitchPointResult, ...]
+    switch_points: tuple[tuple[SwitchPointSummary, float | None], ...]
     cost: SearchCost
 
 
@@ -76,13 +75,12 @@ class Search(TrialLoop[SearchResult]):
         self.store.set_target(self.study_name, policy.target_accuracy)
         self.prefixes.remove()
         self.study.describe({"policy_switch_percent": policy.switch_percent})
-        switch_points: tuple[SwitchPointResult, ...] = ()
+        switch_points: tuple[tuple[SwitchPointSummary, float | None], ...] = ()
         # A baseline run that diverged after the decision changes nothing: the answer stands.
         with contextlib.suppress(UserError):
             summaries = self.strategy.progress(state.course.runs).summaries
             switch_points = tuple(
-                SwitchPointResult(one, _mean_seconds(one.switch_percent, state))
-                for one in summaries
+                (one, _mean_seconds(one.switch_percent, state)) for one in summaries
             )
         cost = total_cost(self._identity, state.rows.values())
         return SearchResult(policy, switch_points, cost)

@@ -228,8 +228,8 @@ class RunCheckpoints:
     def remove(self) -> None:
         """Removes this run's checkpoints. Raises OSError.
 
-        The one from which least is left to do goes last, and after it the use id: whoever is killed
-        in between and goes on is the same use.
+        Deletes the latest checkpoint last, then the use id, so that a run killed half-way keeps its
+        identity.
         """
         problems = []
         folders = (*self._spares, self._folder)

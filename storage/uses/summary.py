@@ -239,7 +239,7 @@ def switches_kept(
 ) -> list[bool]:
     """Returns whether the switch of a version kept the accuracy, for each use with it.
 
-    A run that the guard sent back did not, whatever it ended with. Without a target any other did.
+    A run that went back did not keep it. Without a target, all others count as kept.
     """
     mine = (policy.version, policy.switch_percent)
     return [

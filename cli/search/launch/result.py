@@ -11,9 +11,9 @@ from syncswitch.cli.console import Row, echo, finite, print_json, print_rows, pr
 from syncswitch.searcher.forecast import Forecast, forecast
 from syncswitch.searcher.search.pairs import PairOutcome, best_of, why_dropped
 from syncswitch.searcher.search.policy_words import policy_text, spread_text
-from syncswitch.searcher.search.search import SearchResult, SwitchPointResult
+from syncswitch.searcher.search.search import SearchResult
 from syncswitch.searcher.speed_up import speed_up_of
-from syncswitch.searcher.strategies.base import Decided, Strategy
+from syncswitch.searcher.strategies.base import Decided, Strategy, SwitchPointSummary
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -64,8 +64,8 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
             "speed_up": speed_up.value if speed_up else None,
         },
         "switch_points": [
-            {**dataclasses.asdict(one.summary), "training_seconds": one.training_seconds}
-            for one in result.switch_points
+            {**dataclasses.asdict(summary), "training_seconds": seconds}
+            for summary, seconds in result.switch_points
         ],
         **({"pairs": pairs_as_json(pairs)} if pairs else {}),
     }
@@ -82,7 +82,7 @@ def print_result(
     policy, cost = result.policy, result.cost
     if pairs:
         _print_pairs(pairs)
-    print_rows([_cells(switch_point, cost, policy) for switch_point in result.switch_points])
+    print_rows([_cells(*switch_point, cost, policy) for switch_point in result.switch_points])
     echo()
     print_text(policy_text(policy, identity, cost.baseline_seconds))
     metric, first = policy.job.metric, protocol_text(policy.protocols.first_protocol)
@@ -97,11 +97,13 @@ def print_result(
         echo(line)
 
 
-def _cells(switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPolicy) -> Row:
-    summary, first_protocol = switch_point.summary, policy.protocols.first_protocol
+def _cells(
+    summary: SwitchPointSummary, seconds: float | None, cost: SearchCost, policy: TimingPolicy
+) -> Row:
+    first_protocol = policy.protocols.first_protocol
     is_baseline = summary.switch_percent == 100
     spread = summary.standard_deviation
-    seconds, baseline = switch_point.training_seconds, cost.baseline_seconds
+    baseline = cost.baseline_seconds
     share = None if seconds is None or not baseline else seconds / baseline
     metric = policy.job.metric
     accuracy = accuracy_text(summary.mean_accuracy, metric)

@@ -55,8 +55,8 @@ def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
     assert result.cost.bsp_multiples == pytest.approx(2 * sum(seconds.values()) / BSP_SECONDS)
     assert not result.cost.baseline_is_estimated
     assert (result.cost.completed_runs, result.cost.failed_runs) == (8, 0)
-    assert [s.summary.accepted for s in result.switch_points] == [True] * 4
-    assert result.switch_points[1].training_seconds == pytest.approx(seconds[50])
+    assert [s.accepted for s, _ in result.switch_points] == [True] * 4
+    assert result.switch_points[1][1] == pytest.approx(seconds[50])
 
 
 def test_the_same_command_answers_at_once_and_another_plan_is_the_next_version(url: str) -> None:
@@ -297,12 +297,12 @@ def test_the_switch_points_are_those_of_the_closing_table(database: Database) ->
     result = search(database.url)
     settings = switch_point_statistics(database, study=result.policy.study)
     assert len(settings) == len(result.switch_points) == 4
-    for one, shown in zip(settings, result.switch_points, strict=True):
-        assert one.candidate_percent == shown.summary.switch_percent
-        assert (one.runs, one.diverged_runs) == (shown.summary.runs, shown.summary.diverged_runs)
-        assert one.mean_accuracy == pytest.approx(shown.summary.mean_accuracy, rel=1e-12)
-        assert one.sd_accuracy == pytest.approx(shown.summary.standard_deviation, rel=1e-9)
-        assert one.mean_training_seconds == pytest.approx(shown.training_seconds, rel=1e-12)
+    for one, (shown, seconds) in zip(settings, result.switch_points, strict=True):
+        assert one.candidate_percent == shown.switch_percent
+        assert (one.runs, one.diverged_runs) == (shown.runs, shown.diverged_runs)
+        assert one.mean_accuracy == pytest.approx(shown.mean_accuracy, rel=1e-12)
+        assert one.sd_accuracy == pytest.approx(shown.standard_deviation, rel=1e-9)
+        assert one.mean_training_seconds == pytest.approx(seconds, rel=1e-12)
         assert one.target_accuracy == result.policy.target_accuracy
     chosen = [one for one in settings if one.candidate_percent == result.policy.switch_percent]
     assert chosen[0].speed_up == pytest.approx(result.policy.measured.speed_up, rel=1e-12)

@@ -24,7 +24,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.job import Protocols, SearchInfo
 
-# Dyadic, so that no tie hangs on a rounded bit.
+# Dyadic, so that no tie depends on a rounded bit.
 STEP = 2.0**-12
 
 # Of a training with the first protocol alone; the second needs this part of it, as is expected of
