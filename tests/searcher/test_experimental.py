@@ -40,6 +40,25 @@ def test_these_values_are_experimental(given: dict[str, Any], used: list[str]) -
     assert found == used
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"online": "fast"},
+        {"online": 1},
+        {"online": ["greedy"]},
+        {"protocols": 1},
+        {"protocols": [1]},
+        {"protocols": "bsp,growing"},
+        {"protocols": "bsp,qsr:growing"},
+        {"mlflow": 5},
+        {"trainer_options": {"gpus_per_worker": -1}},
+        {"trainer_options": {"gpus_per_worker": "one"}},
+    ],
+)
+def test_a_value_that_will_be_refused_is_not_experimental(given: dict[str, Any]) -> None:
+    assert list(used_features(given)) == []
+
+
 def test_a_call_is_warned_at_its_own_line_and_no_other_is(url: str) -> None:
     job: dict[str, Any] = {"storage": url, "workers": 2}
     with pytest.raises(UserError), pytest.warns(ExperimentalWarning) as caught:
@@ -53,6 +72,8 @@ def test_a_call_is_warned_at_its_own_line_and_no_other_is(url: str) -> None:
         warnings.simplefilter("error", ExperimentalWarning)
         with pytest.raises(UserError):
             train("no_such_file.py:job", **job)
+        with pytest.raises(UserError, match=r"^online is 'fast'"):
+            search("no_such_file.py:job", online="fast", **job)  # type: ignore[arg-type]
 
 
 def test_the_page_names_each_feature_and_its_version() -> None:
