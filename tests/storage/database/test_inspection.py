@@ -69,7 +69,8 @@ def test_a_url_where_nothing_can_be_stored_is_refused(said: Said) -> None:
         "postgresql://h/d?prepare_threshold=1&prepare_threshold=2",
     ):
         is_driver = "nodriver" in url
-        said(refusal(url, "package-missing" if is_driver else "database-url-invalid"))
+        text = refusal(url, "package-missing" if is_driver else "database-url-invalid")
+        said(text.replace(r"\x00", "%00"))  # as SQLAlchemy writes it since 2.1
     assert not Path("x.db").exists()
 
 
