@@ -116,8 +116,8 @@ tensorboard_option = click.option(
     "--tensorboard",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    help="Write a TensorBoard log of each run while it trains, each into a folder of its own in"
-    " this one. Needs the extra tensorboard.",
+    help="Write a TensorBoard log of each run while it trains, into a subfolder of this folder."
+    " Needs the extra tensorboard.",
 )
 
 
@@ -127,8 +127,8 @@ def mlflow_option(*, required: bool = False) -> Decorator:
         "--mlflow",
         metavar="URI",
         required=required,
-        help="Copy runs with their curves, and policies, to this tracking URI of MLflow in the end,"
-        " such as http://localhost:5000. Needs the extra mlflow. Experimental.",
+        help="At the end, copy runs with their curves, and policies, to this tracking URI of"
+        " MLflow, such as http://localhost:5000. Needs the extra mlflow. Experimental.",
     )
 
 

@@ -38,7 +38,7 @@ _PANELS = {
     "Interrupted runs": ("checkpoints", "checkpoint_every", "resume"),
     "Cluster": ("trainer", "launcher", "parameter_servers", "gpus_per_worker", "parallel_runs"),
     "Cluster in TF_CONFIG": ("open_network", "cluster_timeout", "server_grace"),
-    "Cluster of Ray": ("ray_address", "cpus_per_worker", "cpus_per_ps", "ray_placement"),
+    "Ray cluster": ("ray_address", "cpus_per_worker", "cpus_per_ps", "ray_placement"),
     "Simulated, recorded runs": ("profile", "recordings"),
     "Your own training command": (
         *("command", "total_steps", "metric_file", "step_name", "metric_pattern", "metric_name"),

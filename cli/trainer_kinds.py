@@ -31,7 +31,7 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Decorator:
         metavar="KIND",
         default=kinds[0].name,
         show_default=True,
-        help=f"What trains: {summaries}.",
+        help=f"What runs the training: {summaries}.",
     )
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

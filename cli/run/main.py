@@ -68,7 +68,7 @@ class _Program(ProgramCommand, PanelCommand):
     metavar="PERCENT",
     type=FiniteRange(0, 100),
     help="Switch after this percentage of the training, whatever the policy says: 100 = the"
-    " first protocol (of a command: way) alone, 0 = the second alone.",
+    " first protocol (with a command: way) alone, 0 = the second alone.",
 )
 @click.option(
     "--protocol",
@@ -80,8 +80,8 @@ class _Program(ProgramCommand, PanelCommand):
     "guarded",
     default=True,
     show_default=True,
-    help="Go back to the switch when the training fails after it, and continue with the first"
-    " protocol to a later switch. Needs a policy, which says what the first protocol reached.",
+    help="Go back to the switch if the training fails after it, and continue with the first"
+    " protocol to a later switch. With a policy or --learn.",
 )
 @workers_option(
     None,
@@ -173,7 +173,7 @@ def main(
     A run that was killed continues when the same command is given with --resume.
 
     If TF_CONFIG describes a cluster, start the same command for each of its processes: the chief
-    trains, the others serve it until it has gone.
+    trains, the others serve it until it is gone.
     """
     from syncswitch.cli.run.report import print_report, report_as_json, watching
     from syncswitch.searcher.training.train import train, train_by_command

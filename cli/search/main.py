@@ -7,7 +7,7 @@ import click
 from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramGroup
 
 _COMMANDS = {
-    "init": ("launch.init:init", "Write FILE, a workload to start from, which trains as it is."),
+    "init": ("launch.init:init", "Write FILE, a workload to start from that trains as it is."),
     "run": ("launch.run:run", "Search for the timing policy of WORKLOAD and save it."),
     "sweep": (
         "launch.sweep:sweep",
@@ -27,10 +27,7 @@ _COMMANDS = {
         "Show accuracy and time of each switch point of WORKLOAD, or of all.",
     ),
     "policy": ("policy:policy", "Look up, compare, exchange and roll back timing policies."),
-    "uses": (
-        "uses:uses",
-        "List the later runs with policies, and import those that are still in files.",
-    ),
+    "uses": ("uses:uses", "List later runs with policies, and import those that wait in files."),
     "export": (
         "exchange:export",
         "Copy searches, later runs and policies of WORKLOAD, or of all, to MLflow.",

@@ -38,7 +38,7 @@ from syncswitch.storage.uses.spool import TakenIn, take_in
 
 @click.group(cls=SubcommandGroup)
 def uses() -> None:
-    """List the later runs with policies, and import those that are still in files."""
+    """List later runs with policies, and import those that wait in files."""
 
 
 @uses.command("list")

@@ -51,7 +51,7 @@ class UsersCommand(TrainerChoice):
         default=DEFAULT_METRIC_FILE,
     )
     step_name: str = option(
-        "Key of the steps done in these lines, such as iter.", metavar="NAME", default="step"
+        "Key of the number of steps in these lines, such as iter.", metavar="NAME", default="step"
     )
     metric_pattern: str | None = option(
         "Read the results from the command's output instead: a regular expression with"
@@ -64,7 +64,7 @@ class UsersCommand(TrainerChoice):
         metavar="NAME",
     )
     metric_goal: str | None = option(
-        "Whether more of the metric is better, or less.", choices=GOALS
+        "Whether a higher or a lower value of the metric is better.", choices=GOALS
     )
     metric_unit: str | None = option("Unit of the metric, for people, such as km.", metavar="UNIT")
     timeout: float | None = option(
@@ -77,7 +77,9 @@ class UsersCommand(TrainerChoice):
         default=DEFAULT_SILENCE_SECONDS,
     )
     output_folder: Path = option(
-        "Every run gets a folder in it, which is kept.", Path, default=DEFAULT_FOLDER
+        "Folder in which every run gets a folder of its own, which is kept.",
+        Path,
+        default=DEFAULT_FOLDER,
     )
 
     def __post_init__(self) -> None:

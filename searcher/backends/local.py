@@ -53,8 +53,8 @@ class LocalTrainer(ProcessesChoice):
 
     launcher: str | None = option(
         "in-process = workers are threads; processes = workers are processes; tf-config"
-        " (experimental) = the cluster in TF_CONFIG, for each part of which this command is"
-        " started."
+        " (experimental) = the cluster in TF_CONFIG, where this command is started for each"
+        " part."
         f"  [default: tf-config if TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
         choices=(*LAUNCHERS, JOINING_LAUNCHER),
     )
@@ -67,7 +67,7 @@ class LocalTrainer(ProcessesChoice):
     )
     cluster_timeout: float | None = option(
         "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
-        " parts that have not come yet, or have to come back; a part for its chief."
+        " parts that have not connected yet or have to come back; a part for its chief."
         f"  [default: {_TIMEOUT_SECONDS:g}]",
         float,
         metavar="SECONDS",
@@ -75,8 +75,8 @@ class LocalTrainer(ProcessesChoice):
         most=1e6,
     )
     server_grace: float | None = option(
-        "How long a part of the cluster in TF_CONFIG waits for a chief that has gone to be"
-        f" started again, before it ends.  [default: {_GRACE_SECONDS:g}]",
+        "How long a part of the cluster in TF_CONFIG waits, before it ends, for a lost chief"
+        f" to be restarted.  [default: {_GRACE_SECONDS:g}]",
         float,
         metavar="SECONDS",
         least=0.0,

@@ -18,7 +18,7 @@ from syncswitch.storage.files import whole_file
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @debug_option
 def init(file: Path) -> None:
-    """Write FILE, a workload to start from, which trains as it is.
+    """Write FILE, a workload to start from that trains as it is.
 
     Comments in it explain each field: put in your model and data.
     """

@@ -207,13 +207,13 @@ def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> l
 @workers_option(
     None,
     f"Workers in the cluster, or a command's processes.  [default: {TrainerChoice.default_workers};"
-    f" {UsersCommand.default_workers}]",
+    f" of a command {UsersCommand.default_workers}]",
 )
 @protocols_option(
     None,
-    f"{PROTOCOLS_HELP} Several pairs that begin alike make one search, which finds the fastest"
-    f" that keeps the accuracy; {_ANY} = bsp with seven others. Of a command: any two names for its"
-    f" two ways.  [default: {TrainerChoice.default_protocols}]",
+    f"{PROTOCOLS_HELP} Several pairs with the same first protocol make one search, which finds"
+    f" the fastest that keeps the accuracy; {_ANY} = bsp with seven others. With a command: any two"
+    f" names for its two ways of training.  [default: {TrainerChoice.default_protocols}]",
     f"FIRST,SECOND|{_ANY}",
     multiple=True,
 )
