@@ -17,13 +17,13 @@ from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.errors import SEARCH_FIRST, DatabaseError, OptionHint
 from syncswitch.storage.tables.base import TABLE_PREFIX
 
-REVISION = "0006"
+REVISION = "0007"
 """The revision of the tables that this version of the software reads and writes."""
 
 ANOTHER = OptionHint("storage", "URL", "name another with")
 """What helps with most databases that cannot be used."""
 
-FORMER_REVISIONS = ("0004", "0005")
+FORMER_REVISIONS = ("0004", "0005", "0006")
 """Those before, which `open_database` brings up to date."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"

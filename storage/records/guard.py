@@ -112,6 +112,7 @@ class FailedSwitch:
         lost_seconds: Training time from the switch to the alarm.
         accuracy: The converged accuracy if it trained to its end, else the accuracy of the last
             evaluation after the switch; None without one.
+        second_protocol: What it switched to; None in what older versions wrote: that of the run.
     """
 
     switch_percent: float
@@ -120,6 +121,7 @@ class FailedSwitch:
     elapsed_seconds: float
     lost_seconds: float
     accuracy: float | None = None
+    second_protocol: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ class TrialSpec:
         candidates: The protocols among which the run chooses its second one, at its switch: each is
             tried for a moment, and the fastest goes on, or the first protocol where none is faster.
             Empty for that of the identity.
+        fallbacks: The protocols with which the run may switch again once its switch has failed, if
+            that is expected to take less time than what it would do in any case. Empty for none.
         leaves_slow: Whether a second phase that becomes slower than the first one was is left for
             it, as also where there are candidates.
     """
@@ -114,6 +116,7 @@ class TrialSpec:
     band: Band | None = None
     retry_percents: tuple[float, ...] = ()
     candidates: tuple[Protocols, ...] = ()
+    fallbacks: tuple[Protocols, ...] = ()
     leaves_slow: bool = False
 
     @classmethod
@@ -160,8 +163,8 @@ class RunEvent:
             `resumed` (the chief itself was gone), `unsaved` (a checkpoint or a copy could not be
             written),
             `alarmed` (the guard found that the run fails: it goes back to its switch, perhaps to
-            switch again later; a run of a search may end there), `tried` (another second phase, for
-            a moment), `chosen` (the protocol of the rest).
+            switch again; a run of a search may end there), `tried` (another protocol, for a moment:
+            a second one, or the first one anew), `chosen` (the protocol of the rest).
         worker_step: Worker-steps done at that moment.
         elapsed_seconds: Training time at that moment.
         reason: The reason for people, with figures.
@@ -208,6 +211,7 @@ class TrialRecord:
         converged_evaluations: Number of evaluations that `converged_accuracy` is the mean of, or
             of all if there are fewer: 5 in a run that was made here.
         guard: Outcome of the guard; None without one.
+        step_seconds: The seconds of a worker-step by protocol, for those that the run timed.
     """
 
     spec: TrialSpec
@@ -229,6 +233,7 @@ class TrialRecord:
     events: tuple[RunEvent, ...] = ()
     converged_evaluations: int = CONVERGENCE_EVALUATIONS
     guard: GuardOutcome | None = None
+    step_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def final_accuracy(self) -> float:
@@ -245,6 +250,11 @@ class TrialRecord:
     def failed(self) -> tuple[FailedSwitch, ...]:
         """The switches from which its guard sent it back, in their order."""
         return () if self.guard is None else self.guard.failed
+
+    def failed_with(self, second_protocol: str) -> tuple[FailedSwitch, ...]:
+        """Those of them that were to this protocol."""
+        own = self.spec.identity.second_protocol
+        return tuple(one for one in self.failed if (one.second_protocol or own) == second_protocol)
 
     @property
     def held_percent(self) -> float:

@@ -118,6 +118,7 @@ TRIALS = Table(
     Column("plateau_accuracy", Double),
     Column("guard", String(16)),
     Column("held_percent", Double),
+    Column("step_seconds", JSON(none_as_null=True)),
     UniqueConstraint("study", "trial_number"),
     UniqueConstraint("source"),
     ForeignKeyConstraint(
@@ -172,7 +173,8 @@ TRIALS = Table(
         "to a search, or was imported and names its `source`, or used a policy: then it has a "
         "`use_id`, and counts for no switch point. The measured columns are null until the run "
         "is complete, and for an imported run of which only the divergence is known; imported "
-        "runs ran under the default conditions. A failed run has times only if it was cancelled."
+        "runs ran under the default conditions. A failed run has times only if it was cancelled. "
+        "`step_seconds` are those of a worker-step by protocol, of what a run timed."
     },
 )
 

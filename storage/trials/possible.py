@@ -131,6 +131,8 @@ def _check_times(record: TrialRecord) -> None:
     for one in failed:
         _check("elapsed_seconds of a failed switch", one.elapsed_seconds, 0, LONGEST_SECONDS)
         _check("lost_seconds of a failed switch", one.lost_seconds, 0, LONGEST_SECONDS)
+    for seconds in record.step_seconds.values():
+        _check("seconds of a worker-step", seconds, 0, LONGEST_SECONDS)
     if record.ended_at < record.started_at:
         raise FatalError(
             f"it ended at {record.ended_at}, before its start at {record.started_at}",

@@ -74,6 +74,7 @@ _COLUMNS = (
     TRIALS.c.heartbeat_at,
     TRIALS.c.process_id,
     TRIALS.c.process_started_at,
+    TRIALS.c.step_seconds,
 )
 COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
 
@@ -100,6 +101,7 @@ def result_values(record: TrialRecord) -> dict[str, Any]:
         "stopped_early": record.stopped_early,
         "guard": "off" if guard is None else guard.state,
         "held_percent": record.spec.switch_percent if guard is None else guard.held_percent,
+        "step_seconds": dict(record.step_seconds) or None,
     }
 
 

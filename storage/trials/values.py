@@ -77,12 +77,14 @@ class StoredTrial(TrialFacts):
         process_started_at: Start of that process, in seconds since 1970.
         phases: The phases that it ran itself, in their order.
         failed: The switches that it went back to, in their order.
+        step_seconds: As in `TrialRecord`; None where it timed nothing.
     """
 
     parent_trial_number: int | None
     heartbeat_at: datetime | None
     process_id: int | None
     process_started_at: float | None
+    step_seconds: dict[str, float] | None
     phases: tuple[PhaseRecord, ...]
     failed: tuple[FailedSwitch, ...]
 
@@ -115,6 +117,11 @@ class StoredTrial(TrialFacts):
         )
         never_switches = self.switch_percent == BASELINE_PERCENT
         return job.first_protocol == protocols.first_protocol and (never_switches or is_alike)
+
+    def failed_with(self, second_protocol: str) -> tuple[FailedSwitch, ...]:
+        """The switches to this protocol that it went back to."""
+        own = self.job.second_protocol
+        return tuple(one for one in self.failed if (one.second_protocol or own) == second_protocol)
 
     def counts_with(self, first_protocol: str, second_protocol: str) -> bool:
         """Whether it trained with these protocols, or with the first one alone."""
@@ -194,6 +201,7 @@ def check_times(record: TrialRecord) -> None:
         *(event.seconds for event in record.events if event.seconds is not None),
         *(one.elapsed_seconds for one in failed),
         *(one.lost_seconds for one in failed),
+        *record.step_seconds.values(),
     ]
     wrong = [seconds for seconds in times if not math.isfinite(seconds)]
     if wrong:

@@ -211,6 +211,7 @@ def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary
         if use.origin.policy_version == policy.version and use.under.injections is None
     ]
     goal, limit = goal_of(policy, uses), collapse_limit_of(policy, uses)
+    second = policy.protocols.second_protocol
     kept = [use for use in counted if is_use_kept(use, goal)]
     is_judged = goal is not None
     mean = mean_of(use.times.training_seconds for use in counted if not use.result.diverged)
@@ -222,8 +223,8 @@ def use_summary(policy: TimingPolicy, uses: Sequence[StoredTrial]) -> UseSummary
     return UseSummary(
         uses=len(counted),
         kept=len(kept) if is_judged else None,
-        alarms=sum(use.guard.state == "alarmed" for use in counted),
-        kept_after_alarm=sum(use.guard.state == "alarmed" for use in kept) if is_judged else None,
+        alarms=sum(bool(use.failed_with(second)) for use in counted),
+        kept_after_alarm=sum(bool(use.failed_with(second)) for use in kept) if is_judged else None,
         mean_training_seconds=mean,
         speed_up=policy.measured.baseline_seconds / mean
         if policy.measured.baseline_seconds and mean
@@ -243,7 +244,8 @@ def switches_kept(
     """
     mine = (policy.version, policy.switch_percent)
     return [
-        use.guard.state != "alarmed" and is_use_kept(use, goal) is not False
+        not use.failed_with(policy.protocols.second_protocol)
+        and is_use_kept(use, goal) is not False
         for use in uses
         if (use.origin.policy_version, use.switch_percent) == mine
     ]

@@ -184,10 +184,12 @@ def add_ahead(url: str) -> None:
 def add_uses(database: Database) -> None:
     """Runs with a policy: without a guard, with a quiet one, and one that it sent back."""
     policy = PolicyRegistry(database).get(identity().fingerprint, 1)
-    failed = FailedSwitch(25.0, "three tests in a row below the first protocol's", 800, 20.0, 12.5)
+    reason = "three tests in a row below the first protocol's"
+    failed = FailedSwitch(25.0, reason, 800, 20.0, 12.5, second_protocol="asp")
     outcomes = (None, GuardOutcome(25.0), GuardOutcome(50.0, (failed,)))
     for number, guard in enumerate(outcomes):
         spec = TrialSpec(identity(), policy.switch_percent, number)
-        record = replace(GeneratedTrainer().train(spec), guard=guard)
+        times = {"bsp": 0.02, "asp": 0.01} if guard else {}
+        record = replace(GeneratedTrainer().train(spec), guard=guard, step_seconds=times)
         use = whole_use(policy, f"use-{number}", record)
         assert record_use(database, use)

@@ -285,7 +285,7 @@ def test_another_revision_is_refused_untouched(
         connection.execute(statement)
         connection.commit()
     before = path.read_bytes()
-    said = f"has tables of revision {revision}, and this syncswitch reads and writes '0006'; use"
+    said = f"has tables of revision {revision}, and this syncswitch reads and writes '0007'; use"
     assert said in refusal(sqlite_url, "database-outdated")
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
@@ -299,7 +299,7 @@ def test_tables_of_a_newer_version_are_refused_untouched(path: Path, sqlite_url:
     before = path.read_bytes()
     assert (
         "was made by a newer syncswitch: its tables are of revision '0107', and this one reads and"
-        " writes '0006'; update syncswitch, or name"
+        " writes '0007'; update syncswitch, or name"
     ) in refusal(sqlite_url, "newer-version")
     assert path.read_bytes() == before
 

@@ -15,6 +15,7 @@ from syncswitch.storage.database.engine import examined, open_database
 from syncswitch.storage.database.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.records.flat import flat
+from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.job import Protocols
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import uses
@@ -23,7 +24,12 @@ from tests.storage.conftest import IDENTITY, POLICY, SEARCH, STARTED_AT, AtOnce,
 pytestmark = both_databases
 
 # What the revisions after these changed, undone in empty tables.
+_TO_0006 = (
+    "ALTER TABLE syncswitch_trials DROP COLUMN step_seconds",
+    "ALTER TABLE syncswitch_failed_switches DROP COLUMN second_protocol",
+)
 _TO_0005 = (
+    *_TO_0006,
     "DROP VIEW syncswitch_trial_facts",
     "CREATE VIEW syncswitch_trial_facts AS SELECT 1 AS trial_id",
     *(
@@ -41,7 +47,7 @@ _TO_0004 = (
     "ALTER TABLE syncswitch_searches RENAME COLUMN halvings TO settings",
     "ALTER TABLE syncswitch_policies RENAME COLUMN min_kept_share TO keep",
 )
-FORMER = {"0004": (*_TO_0005, *_TO_0004), "0005": _TO_0005}
+FORMER = {"0004": (*_TO_0005, *_TO_0004), "0005": _TO_0005, "0006": _TO_0006}
 
 
 def make_former(url: str, revision: str) -> None:
@@ -180,6 +186,23 @@ def test_jobs_that_differ_in_their_protocols_alone_become_one(any_url: str) -> N
         with database.transaction(read_only=True) as connection:
             row = connection.execute(text("SELECT next_seed FROM syncswitch_workloads")).one()
     assert row.next_seed == 7
+
+
+def test_a_switch_that_failed_was_to_the_second_protocol_of_its_run(any_url: str) -> None:
+    make_former(any_url, "0006")
+    own = {"reference": "digits", "registered_at": STARTED_AT, "next_seed": 0}
+    of_job = {**flat(IDENTITY.job), "fingerprint": OLD, **own, "metric_name": "accuracy"}
+    add(any_url, "workloads", of_job)
+    add(any_url, "policies", old_policy(OLD, 1, 1, SSP))
+    add(any_url, "trials", {**old_trial(OLD, use_id="it", policy_version=1, seed=2), **flat(SSP)})
+    failed = {"switch_percent": 6.25, "alarm": "low", "worker_step": 90}
+    seconds = {"elapsed_seconds": 2.0, "lost_seconds": 1.0}
+    add(any_url, "failed_switches", {"trial_id": 1, "position": 0, **failed, **seconds})
+    with open_database(any_url, create=False) as database:
+        (use,) = uses(database, OLD)
+        assert use.failed == (FailedSwitch(6.25, "low", 90, 2.0, 1.0, None, "ssp:3"),)
+        assert use.step_seconds is None
+        assert [*database_findings(database)] == []
 
 
 def test_options_of_a_search_get_their_names_of_today(any_url: str) -> None:
