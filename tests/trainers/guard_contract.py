@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.model.layout import ModelState
@@ -329,3 +330,39 @@ class GuardContract:
             assert again.phases == phases
             assert (again.spec.identity, again.guard) == (identity, record.guard)
             assert (tried, identity.protocols) == ({"asp"}, spec.identity.protocols)
+
+    def test_it_falls_back_to_another_second_phase_also_once_it_is_resumed(
+        self, make_trainer: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        """BSP waits for a slow worker before the switch; both phases end in vain."""
+        total = 1000
+        job = replace(GUARDED, total_worker_steps=total, evaluation_interval_worker_steps=200)
+        slow = RunConditions(injections=("straggler:worker=1,at=0%,for=6%,delay=100ms",))
+        spec = self.spec_of(job, self.workers, 6.25, band=TARGET, conditions=slow)
+        local = self.spec_of(job, self.workers, 6.25, protocols=("bsp", LOCAL)).identity.protocols
+        asp = spec.identity.protocols
+        spec = replace(spec, fallbacks=(asp, local), checkpoint_percents=(50.0,))
+        trainer = make_trainer(job, self.workers)
+
+        def interrupt(evaluation: Evaluation) -> Verdict:
+            is_again = any(one.kind == "alarmed" for one in observer.events)
+            if is_again and evaluation.worker_step >= 600:
+                raise KeyboardInterrupt
+            return Verdict.CONTINUE
+
+        observer = RecordingObserver(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train_to_end(trainer, spec, tmp_path, observer)
+        record, _ = train_to_end(trainer, replace(spec, resume=True), tmp_path)
+        guard = record.guard
+        assert guard is not None
+        failed = [(one.switch_percent, one.second_protocol) for one in guard.failed]
+        assert failed == [(6.25, "asp"), (6.25, LOCAL)]
+        assert guard.held_percent == 100.0
+        assert [phase.protocol for phase in record.phases] == ["bsp"]
+        assert (record.spec.identity.protocols, record.worker_steps) == (asp, total)
+        assert set(record.step_seconds) == {"bsp", "asp", LOCAL}
+        assert "resumed" in [event.kind for event in record.events]
+        back = [event.reason for event in record.events if event.kind == "alarmed"]
+        assert "LOCAL-SGD:4:semi-sync continues from the switch" in back[0]
+        assert "BSP continues from the switch" in back[1]

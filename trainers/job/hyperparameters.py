@@ -42,7 +42,8 @@ class Configuration:
         self._rate_at = rate_at
         self._workload = workload
         self.workers = spec.identity.workers
-        self._is_own = spec.identity.momentum_after_switch in OWN_RULES
+        every = (spec.identity.protocols, *spec.candidates, *spec.fallbacks)
+        self._is_own = any(one.momentum_after_switch in OWN_RULES for one in every)
         is_wanted = workload.momentum_after_switch == "own"
         is_shared = is_wanted and not self._is_own and _is_push(spec.identity.second_protocol)
         # Without such an option an older run goes on.

@@ -190,7 +190,7 @@ def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
     if not layers:
         return
     identity = spec.identity
-    seconds = [one.second_protocol for one in spec.candidates]
+    seconds = [one.second_protocol for one in (*spec.candidates, *spec.fallbacks)]
     for text in (identity.first_protocol, identity.second_protocol, *seconds):
         if choose_protocol(text).exchange is Exchange.REPLICA:
             raise UnsuitableProtocolError(

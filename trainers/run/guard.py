@@ -23,7 +23,8 @@ from syncswitch.storage.records.trial import (
     TrialRecord,
     TrialSpec,
 )
-from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
+from syncswitch.trainers.job.schedule import after_failures, switch_points, switch_worker_step
+from syncswitch.trainers.run.fallback import Following
 from syncswitch.trainers.run.own_evaluations import (
     IN_A_ROW,
     PACE_KEPT,
@@ -97,8 +98,8 @@ class FailureDetector:
     ) -> str | None:
         """Why the run has failed, as a clause with figures; None if it has not.
 
-        `failures` is the number of its earlier switches that have failed, `abandoned` what it had
-        after the last of these.
+        `failures` is the number of earlier points at which its switches have failed, `abandoned`
+        what it had after the last of these.
         """
         after = [one for one in evaluations if one.worker_step > switch_worker_step]
         if not after:
@@ -249,6 +250,7 @@ class EarlyAbort:
             alarm.elapsed_seconds,
             lost_seconds=0.0,
             accuracy=record.evaluations[-1].accuracy if record.evaluations else None,
+            second_protocol=record.spec.identity.second_protocol,
         )
         return replace(record, guard=GuardOutcome(None, (failed,)), events=(*record.events, alarm))
 
@@ -269,6 +271,7 @@ class SwitchGuard:
         self.failed: tuple[FailedSwitch, ...] = ()
         self.switch: Position | None = None
         self.alarm: str | None = None
+        self._number = 0  # of the present switch, see `switch_points`
         self._abandoned: AbandonedEvaluations | None = None
         self._stays = False
         if spec.band is not None and spec.switch_percent < 100:
@@ -282,10 +285,14 @@ class SwitchGuard:
 
     @property
     def specs(self) -> list[TrialSpec]:
-        """The trial as it was carried out after each failure; the last one is `spec`."""
-        return [
-            after_failures(self._first_spec, failures) for failures in range(len(self.failed) + 1)
-        ]
+        """The trial as it was carried out for each switch so far; the last one is `spec`."""
+        return [after_failures(self._first_spec, number) for number in range(self._number + 1)]
+
+    @property
+    def later_percent(self) -> float | None:
+        """Where the run switches again once its present switch has failed; None if it does not."""
+        percent = after_failures(self._first_spec, self._number + 1).switch_percent
+        return None if percent >= 100 else percent
 
     def outcome(self, first_protocol_done: int) -> GuardOutcome | None:
         """The outcome, given the worker-steps done before the switch; None without a guard.
@@ -334,8 +341,8 @@ class SwitchGuard:
     def look(self, evaluations: Sequence[Evaluation]) -> None:
         if self._detector is not None and self.switch is not None:
             evaluations = (*self._first_spec.inherited_evaluations, *evaluations)
-            failures = len(self.failed), self._abandoned
-            reason = self._detector.alarm(evaluations, self.switch.done, *failures)
+            before = self._number, self._abandoned
+            reason = self._detector.alarm(evaluations, self.switch.done, *before)
             self.alarm = self.alarm or reason
 
     def try_going_back(self, failure: str) -> bool:
@@ -352,10 +359,14 @@ class SwitchGuard:
         evaluations: Sequence[Evaluation],
         *,
         is_kept: bool = True,
+        second_protocol: str | None = None,
+        following: Following | None = None,
     ) -> tuple[Position, RunEvent]:
         """Gives up the present switch because of the alarm; returns where to go back, and an event.
 
-        Unless the state at the switch is kept, the run starts again.
+        Unless the state at the switch is kept, the run starts again. It had switched to
+        `second_protocol`, None for that of the job, and does what was decided; None as `following`
+        for its next switch, if any.
         """
         assert self.switch is not None
         assert self.alarm is not None
@@ -368,12 +379,21 @@ class SwitchGuard:
             is_whole = evaluations[-1].worker_step >= self.spec.identity.total_worker_steps
             accuracy = converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
         percent, job = self.spec.switch_percent, self.spec.identity
-        self.fail(FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy))
-        goes_on = "starts over"
+        second = second_protocol or job.second_protocol
+        failed = FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy, second)
+        switch = None if following is None else following.switch
+        goes_on, protocol = "starts over", job.first_protocol
+        if following is not None and switch is None:
+            self.fail(failed, len(switch_points(self._first_spec)) - 1)
+        elif switch is not None and switch.percent == percent:
+            self.fail(failed, self._number)
+            protocol = switch.protocols.second_protocol
+        else:
+            self.fail(failed)
         if is_kept:
             goes_on = f"continues from the switch, after {mark.done:,} {job.step_noun}s"
-        reason = f"{alarm}; {protocol_text(job.first_protocol)} {goes_on}"
-        if self.spec.switch_percent < 100:
+        reason = f"{alarm}; {protocol_text(protocol)} {goes_on}"
+        if percent < self.spec.switch_percent < 100:
             reason += f", and the next switch is at {self.spec.switch_percent:g} %"
         return mark, RunEvent("alarmed", done, now_seconds, reason, seconds=lost_seconds)
 
@@ -382,6 +402,7 @@ class SwitchGuard:
         return {
             "failed": [asdict(one) for one in self.failed],
             "retry_percents": self._first_spec.retry_percents,
+            "switch": self._number,
             "given_up": None if self._abandoned is None else asdict(self._abandoned),
         }
 
@@ -390,15 +411,21 @@ class SwitchGuard:
         self._first_spec = replace(
             self._first_spec, retry_percents=tuple(history["retry_percents"])
         )
-        self.failed = ()
-        for one in history["failed"]:
-            self.fail(nested(FailedSwitch, one))
+        self.failed = tuple(nested(FailedSwitch, one) for one in history["failed"])
+        # In older versions each failure led to the next switch.
+        self._begin(history.get("switch", len(self.failed)))
         if (abandoned := history["given_up"]) is not None:
             evaluations = tuple(Evaluation.of(one) for one in abandoned["evaluations"])
             abandoned = AbandonedEvaluations(abandoned["begin"], evaluations)
         self._abandoned = abandoned
 
-    def fail(self, failed: FailedSwitch) -> None:
-        """Records that the present switch has failed; `spec` now has the next one."""
+    def fail(self, failed: FailedSwitch, number: int | None = None) -> None:
+        """Records that the present switch has failed; `spec` now has that of this number.
+
+        None stands for the next one.
+        """
         self.failed = (*self.failed, failed)
-        self.spec = after_failures(self._first_spec, len(self.failed))
+        self._begin(self._number + 1 if number is None else number)
+
+    def _begin(self, number: int) -> None:
+        self._number, self.spec = number, after_failures(self._first_spec, number)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.trial import (
+    BASELINE_PERCENT,
     Evaluation,
     PhaseRecord,
     RunEvent,
@@ -241,13 +242,22 @@ class RunLog:
 
     def return_to_switch(self, now_seconds: float) -> None:
         """Goes back to the switch; the lost time still counts, and tests are reported again."""
-        start, event = self.guard.go_back(self.done, now_seconds, self._evaluations)
+        guard, second, was_chosen = self.guard, self._second, self._second.reason
+        name, mark = second.second or self.last_protocol, guard.switch
+        if mark is not None and self.done > mark.done:
+            second.time_failed((now_seconds - mark.elapsed_seconds) / (self.done - mark.done))
+        after = second.following(guard.failed, guard.spec.switch_percent, guard.later_percent)
+        start, event = guard.go_back(
+            self.done, now_seconds, self._evaluations, second_protocol=name, following=after
+        )
         self.fall_back(replace(start, elapsed_seconds=now_seconds))
-        self._second.restart()
-        if self._second.is_first:
-            self.guard.stay()
+        second.restart(after)
+        if second.is_first:
+            guard.stay()
         self._told_step = start.done
         self.add_event(event)
+        if second.reason != was_chosen:
+            self.add_event(self._chosen_event(self.done, now_seconds))
 
     def history(self) -> str:
         """Everything besides its state that a run needs to continue from here, as JSON."""
@@ -369,7 +379,11 @@ class RunLog:
         self._pending.append(event)
 
     def record(self) -> TrialRecord:
-        chosen = replace(self._spec.identity, protocols=self._second.protocols)
+        guard, second = self.guard.outcome(self.first_protocol_done), self._second.second
+        if guard is not None and guard.failed and guard.held_percent == BASELINE_PERCENT:
+            second = guard.failed[0].second_protocol  # the first one of several in vain
+        protocols = self._second.protocols_with(second)
+        chosen = replace(self._spec.identity, protocols=protocols)
         return trial_record(
             replace(self._spec, identity=chosen),
             self._started_at,
@@ -379,7 +393,8 @@ class RunLog:
             stopped_early=self._told_to_stop and self.done < self._spec.identity.total_worker_steps,
             checkpoints=self.files.paths,
             events=self._events,
-            guard=self.guard.outcome(self.first_protocol_done),
+            guard=guard,
+            step_seconds=self._second.step_seconds,
         )
 
     def _evaluation_after(self, done: int) -> int:

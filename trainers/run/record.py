@@ -80,6 +80,7 @@ def trial_record(
     checkpoints: Mapping[float, Path] = MappingProxyType({}),
     events: Iterable[RunEvent] = (),
     guard: GuardOutcome | None = None,
+    step_seconds: Mapping[str, float] = MappingProxyType({}),
 ) -> TrialRecord:
     """Makes the record of a run that has just ended on this machine; fields as in `TrialRecord`."""
     own, metric = tuple(evaluations), spec.identity.metric
@@ -105,6 +106,7 @@ def trial_record(
         checkpoints=dict(checkpoints),
         events=tuple(events),
         guard=guard,
+        step_seconds=dict(step_seconds),
     )
 
 
@@ -145,7 +147,7 @@ class LossMean:
         return mean
 
 
-def interpolated(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
+def interpolated(step: float, steps: Sequence[float], values: Sequence[float]) -> float:
     """Interpolates the value at a step; before the first and after the last step it is theirs."""
     after = bisect_right(steps, step)
     if after in (0, len(steps)):

@@ -9,13 +9,16 @@ are steps of the training like any other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.job import Protocols, protocol_text
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import Segment
+from syncswitch.trainers.protocols import choose_protocol
+from syncswitch.trainers.run.fallback import Following, Switch, following
 from syncswitch.trainers.run.step_times import LastSteps, StepTimes
 from syncswitch.trainers.run.trials import (
     LATER_STEPS,
@@ -62,6 +65,7 @@ class SecondPhase:
         first_times: What its steps took then; None if that is not known.
         second: The second protocol that was chosen last; None before.
         looks: How often the second phase was compared again.
+        step_seconds: The seconds of a worker-step by protocol, for those that were timed.
         last_steps: The steps of the segment under way.
     """
 
@@ -72,6 +76,7 @@ class SecondPhase:
     first_times: StepTimes | None = None
     second: str | None = None
     looks: int = 0
+    step_seconds: dict[str, float] = field(default_factory=dict)
     last_steps: LastSteps = field(init=False)
     _trials: dict[str, Trial] = field(default_factory=dict)
     _again: dict[str, Trial] = field(default_factory=dict)
@@ -87,7 +92,7 @@ class SecondPhase:
     @property
     def is_on(self) -> bool:
         """Whether the run may choose, or leave what was chosen."""
-        return bool(self.spec.candidates) or self.spec.leaves_slow
+        return bool(self.spec.candidates or self.spec.fallbacks) or self.spec.leaves_slow
 
     @property
     def is_open(self) -> bool:
@@ -107,10 +112,13 @@ class SecondPhase:
     @property
     def protocols(self) -> Protocols:
         """The protocols of the run, with the second one that was chosen."""
+        return self.protocols_with(self.second)
+
+    def protocols_with(self, second: str | None) -> Protocols:
+        """Those with this second protocol; those of the job if the run may not take it."""
+        every = (*self.spec.candidates, *self.spec.fallbacks)
         own = self.spec.identity.protocols
-        return next(
-            (one for one in self.spec.candidates if one.second_protocol == self.second), own
-        )
+        return next((one for one in every if one.second_protocol == second), own)
 
     @property
     def _first(self) -> str:
@@ -169,10 +177,64 @@ class SecondPhase:
         pace = self._watch.add(steps, seconds)
         return pace is not None and self._is_too_slow(pace)
 
-    def restart(self) -> None:
-        """Forgets what it compared, as the run goes back to the switch."""
+    def time_failed(self, step_seconds: float) -> None:
+        """Notes what a worker-step took in the second phase that has just failed."""
+        if self.chosen is not None and not self.is_first:
+            self.step_seconds[self.chosen] = step_seconds
+
+    def following(
+        self, failed: Sequence[FailedSwitch], percent: float, later_percent: float | None
+    ) -> Following | None:
+        """What follows a switch at this percent that fails, after those that have failed before.
+
+        In any case the run would switch again at `later_percent`, if any: so it does for None.
+        """
+        first = self.step_seconds.get(self._first)
+        if not self.spec.fallbacks or self.chosen is None or self.is_first or not first:
+            return None
+        switches = [
+            *(
+                Switch(self.protocols_with(one.second_protocol), one.switch_percent)
+                for one in failed
+            ),
+            Switch(self.protocols, percent),
+        ]
+        paces = {}
+        for protocols in {*self.spec.fallbacks, switches[-1].protocols}:
+            seconds = self._expected_seconds(protocols.second_protocol)
+            if seconds is not None:
+                paces[protocols] = seconds / first
+        return following(switches, later_percent, paces)
+
+    def _expected_seconds(self, name: str) -> float | None:
+        """Of a worker-step in a second protocol: as it was timed, or by what BSP's steps took."""
+        if name in self.step_seconds or self.first_times is None:
+            return self.step_seconds.get(name)
+        return self.first_times.expected(choose_protocol(name).period_steps)
+
+    def restart(self, after: Following | None = None) -> None:
+        """Forgets what it compared, as the run goes back to the switch, and takes what follows."""
         self.looks, self._watch = 0, None
         self._again.clear()
+        if after is None:
+            return
+        name = self._first if after.switch is None else after.switch.protocols.second_protocol
+        if name == self.chosen:
+            return
+        failed, does = protocol_text(self.chosen or ""), "does the rest"
+        if after.switch is not None:
+            self.chosen = self.second = name
+            does += f" from {after.switch.percent:g} % on"
+        self.reason = f"{protocol_text(name)} {does}, as {failed} failed: {self._expected(after)}"
+
+    def _expected(self, after: Following) -> str:
+        first = protocol_text(self._first)
+        if after.switch is None:
+            return "no other switch is expected to take less time"
+        return (
+            f"that is expected to take {after.share:.2f} of a whole run in {first}, where {first}"
+            f" would take {after.first_share:.2f}"
+        )
 
     def history(self) -> dict[str, Any]:
         """What is known so far, as JSON."""
@@ -185,6 +247,8 @@ class SecondPhase:
             "first_times": None if self.first_times is None else asdict(self.first_times),
             "second": self.second,
             "looks": self.looks,
+            "step_seconds": self.step_seconds,
+            "fallbacks": [asdict(one) for one in self.spec.fallbacks],
             "trials": {name: _written(one) for name, one in self._trials.items()},
             "again": {name: _written(one) for name, one in self._again.items()},
             "slow_seconds": self._slow_seconds,
@@ -199,6 +263,7 @@ class SecondPhase:
             self.first_times = StepTimes(tuple(times["compute"]), times["exchange"])
         self.second = history.get("second", None if self.is_first else self.chosen)
         self.looks = history.get("looks", 0)
+        self.step_seconds = dict(history.get("step_seconds", {}))
         if "first_trial" in history:
             self._first_trial = Trial(*history["first_trial"])
         self._trials = {name: Trial(*values) for name, values in history["trials"].items()}
@@ -215,6 +280,8 @@ class SecondPhase:
     def _plan(self, segment: Segment) -> None:
         """Plans the trials; none where there is no room for them, or nothing to compare with."""
         identity, step_seconds = self.spec.identity, self.first_step_seconds
+        if step_seconds is not None:
+            self.step_seconds[self._first] = step_seconds
         workers, total = identity.workers, identity.total_worker_steps
         for protocols in fitting(self.spec.candidates, workers, total):
             self._trials[protocols.second_protocol] = least_trial(
@@ -285,6 +352,7 @@ class SecondPhase:
 
     def _choose(self) -> None:
         paces = self._paces()
+        self.step_seconds |= paces
         self.chosen = self._fastest() or self._usual
         self._trial_steps += sum(one.done for one in self._trials.values())
         if self.is_first:
@@ -374,6 +442,7 @@ class SecondPhase:
         before, first = self.chosen or "", self._again[self._first]
         paces = {before: self._slow_seconds}
         paces |= {name: one.step_seconds for name, one in self._again.items()}
+        self.step_seconds |= paces
         self.first_step_seconds = first.step_seconds
         self.first_times = None  # the last steps may be those of another protocol
         self._trial_steps += sum(one.done for one in self._again.values())

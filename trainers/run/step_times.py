@@ -34,6 +34,10 @@ class StepTimes:
         """Of a worker-step where all wait for the slowest, and sending is free."""
         return max(self.compute) / len(self.compute)
 
+    def expected(self, steps: int) -> float:
+        """Of a worker-step where nobody waits, and each worker sends once in so many steps."""
+        return 1.0 / sum(1.0 / (seconds + self.exchange / steps) for seconds in self.compute)
+
     def text(self, protocol: str, step_seconds: float) -> str:
         """Where the time of a protocol's rounds goes, a worker-step of which takes so long."""
         compute = statistics.fmean(self.compute)

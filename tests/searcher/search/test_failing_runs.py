@@ -101,7 +101,7 @@ def test_a_failing_run_ends_at_its_third_low_test(url: str) -> None:
         assert (alarm.kind, alarm.worker_step) == ("alarmed", run.worker_steps)
         assert (run.guard.state, run.guard.held_percent) == ("alarmed", None)
         at_alarm = (alarm.worker_step, alarm.elapsed_seconds, 0.0, run.result.final_accuracy)
-        assert run.failed == (FailedSwitch(run.switch_percent, alarm.reason, *at_alarm),)
+        assert run.failed == (FailedSwitch(run.switch_percent, alarm.reason, *at_alarm, "asp"),)
         assert observations_of([run])[0].alarmed
         assert alarm.reason.startswith("3 evaluations in a row are below those of runs without")
 

@@ -138,7 +138,7 @@ def test_it_is_run_again_without_its_switch(
     assert given(job) == [[40, ""], [100, ""]]
     (failed,) = record.guard.failed
     assert failed.alarm.startswith(alarm)
-    assert failed == FailedSwitch(40.0, failed.alarm, step, seconds, seconds, accuracy)
+    assert failed == FailedSwitch(40.0, failed.alarm, step, seconds, seconds, accuracy, "second")
     assert record.guard.held_percent == 100.0
     # As if it had never switched, but later.
     assert list(record.evaluations) == usual(*range(0, 101, 10), offset=seconds)
@@ -286,7 +286,7 @@ def test_a_loop_goes_back_by_itself(tmp_path: Path, plan: str) -> None:
     assert len(list(job.runs_folder.iterdir())) == 1
     alarm = record.guard.failed[0].alarm
     assert alarm.startswith("3 evaluations in a row are below")
-    failed = FailedSwitch(40.0, alarm, 70, 55.0, 15.0, 0.35)
+    failed = FailedSwitch(40.0, alarm, 70, 55.0, 15.0, 0.35, "second")
     assert record.guard == GuardOutcome(60.0, (failed,))
     assert list(record.evaluations) == [
         *usual(10, 20, 30, 40, offset=0.0),

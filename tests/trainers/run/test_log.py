@@ -224,7 +224,7 @@ def test_what_fails_after_the_switch_goes_back(
     assert outcome is not None
     (failed,) = outcome.failed
     assert failed.alarm.startswith(alarm)
-    assert failed == FailedSwitch(50.0, failed.alarm, 1000, 8.0, 3.0, pytest.approx(last))
+    assert failed == FailedSwitch(50.0, failed.alarm, 1000, 8.0, 3.0, pytest.approx(last), "asp")
     assert outcome == GuardOutcome(100.0, (failed,))
 
 

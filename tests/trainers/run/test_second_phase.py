@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from syncswitch.storage.records.guard import Band, GuardOutcome
-from syncswitch.storage.records.job import Protocols
+from syncswitch.storage.records.job import Protocols, protocol_text
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import StalenessCount
@@ -16,7 +16,7 @@ from tests.records import changed
 from tests.trainers.job.test_schedule import trial
 from tests.trainers.jobs import RecordingObserver
 
-ASP = Protocols("bsp", "asp", "own-momentum")
+ASP = Protocols("bsp", "asp", "own")
 LOCAL = Protocols("bsp", "local-sgd:8:semi-sync", "semi-sync")
 LOCAL_NAME = LOCAL.second_protocol
 W, N = 4_000, 4
@@ -223,6 +223,119 @@ def test_who_goes_back_or_is_killed_does_not_try_again() -> None:
         *LOCAL_TRIALS,
         f"{LOCAL_NAME} 388-4000",
     ]
+
+
+def guarded(*candidates: Protocols, **changes: object) -> TrialSpec:
+    """A run that may fall back to ASP and local SGD."""
+    fields = {"fallbacks": (ASP, LOCAL), "retry_percents": (25.0,), "leaves_slow": True, **changes}
+    return replace(spec_of(*candidates), **fields)  # type: ignore[arg-type]
+
+
+def fail(log: RunLog) -> None:
+    assert log.guarding.catches("it failed")
+    log.heed_alarm(log.elapsed_seconds)
+
+
+def said(log: RunLog) -> list[str]:
+    return [one.reason for one in log.record().events if one.kind in ("alarmed", "chosen")]
+
+
+def test_a_run_that_fails_goes_on_in_another_phase_if_that_is_expected_to_take_less_time() -> None:
+    """Than ASP again from 25 % on, which is expected to take 0.69."""
+    paces = {"bsp": 0.018, "asp": 0.0108, LOCAL_NAME: 0.0115}
+    log = log_of(guarded(ASP, LOCAL))
+    assert trained(log, paces)[-1] == "asp 388-4000"
+    fail(log)
+    assert trained(log, paces) == [f"{LOCAL_NAME} 252-4000"]
+    record = log.record()
+    assert record.spec.identity.protocols == LOCAL
+    guard = record.guard
+    assert guard is not None
+    assert guard.held_percent == 6.25
+    failed = [(one.switch_percent, one.second_protocol) for one in guard.failed]
+    assert failed == [(6.25, "asp")]
+    assert record.step_seconds == pytest.approx(paces, rel=0.01)
+    name = protocol_text(LOCAL_NAME)
+    assert said(log)[1:] == [
+        f"it failed; {name} continues from the switch, after 252 worker-steps",
+        f"{name} does the rest from 6.25 % on, as ASP failed: that is expected to take 0.67 of a"
+        " whole run in BSP, where BSP would take 0.94",
+    ]
+    assert [one.kind for one in record.events][-3:] == ["alarmed", "chosen", "switched"]
+
+
+def test_another_phase_that_is_too_slow_for_that_is_not_taken() -> None:
+    paces = {"bsp": 0.018, "asp": 0.0108, LOCAL_NAME: 0.0125}
+    log = log_of(guarded(ASP, LOCAL))
+    trained(log, paces)
+    fail(log)
+    assert trained(log, paces) == ["bsp 252-1000", "asp 1000-4000"]
+    assert said(log)[1:] == [
+        "it failed; BSP continues from the switch, after 252 worker-steps, and the next switch is"
+        " at 25 %"
+    ]
+
+
+def test_what_was_not_tried_is_expected_to_take_what_workers_compute_and_seldom_send() -> None:
+    """Computing takes 0.01 s here, and sending 0.001 s once in eight steps."""
+    for compute, follows in ((0.04, [f"{LOCAL_NAME} 252-4000"]), (0.07, ["bsp 252-4000"])):
+        log = log_of(guarded(retry_percents=()))
+        paces = {"bsp": 0.018, "asp": 0.0174, LOCAL_NAME: 0.01}
+        assert trained(log, paces, compute=dict.fromkeys(range(N), compute))[1:] == ["asp 252-4000"]
+        fail(log)
+        assert trained(log, paces) == follows
+    assert said(log)[-1] == (
+        "BSP does the rest, as ASP failed: no other switch is expected to take less time"
+    )
+
+
+def test_a_phase_of_unknown_pace_is_not_taken_nor_any_from_the_start_on() -> None:
+    paces = {"bsp": 0.018, "asp": 0.01, LOCAL_NAME: 0.001}
+    log = log_of(guarded(retry_percents=()))
+    trained(log, paces)
+    fail(log)
+    assert trained(log, paces) == ["bsp 252-4000"]
+    log = log_of(guarded(switch_percent=0.0))
+    compute = dict.fromkeys(range(N), 0.001)
+    trained(log, paces, compute=compute)
+    fail(log)
+    assert trained(log, paces, compute=compute) == ["bsp 0-1000", "asp 1000-4000"]
+
+
+def test_who_fails_three_times_stays_with_bsp_and_counts_for_what_failed_first() -> None:
+    paces = {"bsp": 0.018, "asp": 0.0108, LOCAL_NAME: 0.0115}
+    log = log_of(guarded(ASP, LOCAL))
+    for rest in (
+        ["bsp 0-252", "asp 252-292", *LOCAL_TRIALS, "asp 388-4000"],
+        [f"{LOCAL_NAME} 252-4000"],
+        ["bsp 252-1000", "asp 1000-4000"],
+    ):
+        assert trained(log, paces) == rest
+        fail(log)
+    assert trained(log, paces) == ["bsp 1000-4000"]
+    record = log.record()
+    assert record.guard is not None
+    failed = [(one.switch_percent, one.second_protocol) for one in record.guard.failed]
+    assert failed == [(6.25, "asp"), (6.25, LOCAL_NAME), (25.0, "asp")]
+    assert record.guard.held_percent == 100.0
+    assert record.spec.identity.protocols == ASP
+
+
+def test_who_is_killed_after_it_fell_back_goes_on_so() -> None:
+    paces = {"bsp": 0.018, "asp": 0.0108, LOCAL_NAME: 0.0115}
+    spec = guarded(ASP, LOCAL)
+    log = log_of(spec)
+    trained(log, paces)
+    fail(log)
+    history, position = log.history(), log.position
+    resumed = log_of(replace(spec, candidates=(ASP, LOCAL)))
+    resumed.go_back(position.done, position.first_protocol_done, position.elapsed_seconds, history)
+    for one in (log, resumed):
+        assert trained(one, paces) == [f"{LOCAL_NAME} 252-4000"]
+        fail(one)
+        assert trained(one, paces) == ["bsp 252-1000", "asp 1000-4000"]
+    assert resumed.record().guard == log.record().guard
+    assert resumed.record().step_seconds == log.record().step_seconds
 
 
 def slower_from(step: int, before: float, after: float) -> Callable[[int], float]:
