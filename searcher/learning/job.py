@@ -91,7 +91,8 @@ class JobHistory:
     """A version of a policy, and the uses of all its versions.
 
     Attributes:
-        uses: The uses in the order in which they were recorded, without disturbed ones.
+        uses: The uses in the order in which they were recorded, without disturbed ones; with those
+            that have fallen back from its second protocol to another one.
         goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
         unrecorded: What a first run teaches, before there is a policy that it is a use of.
         experience: Reads what other jobs of this database with the same second phase have shown,
@@ -185,6 +186,11 @@ class JobHistory:
         decision = self._decision(expected_runs)
         return self.policy.switch_percent if decision is None else decision.switch_percent
 
+    def is_trying(self, expected_runs: int) -> bool:
+        """Whether the next of so many runs tries something, rather than what is known best."""
+        decision = self._decision(expected_runs)
+        return not (decision is None or isinstance(decision, Decided))
+
     def revision(self, expected_runs: int | None = None) -> Revision | None:
         """The revision that should replace the policy; None where it may stay.
 
@@ -266,9 +272,13 @@ class JobHistory:
             percent = use.held_percent
             if diverged:
                 percent = shown_percent(percent, use.job.first_protocol, use.phases)
-            held = Observation(percent, accuracy, diverged, cost=cost_of(use))
-            tried = tried_switches(use.failed, self.policy.job.total_worker_steps)
-            runs += lessons_of(held, number, use.seed or 0, tried)
+            second = self.policy.protocols.second_protocol
+            held = Observation(percent, accuracy, diverged, cost=cost_of(use, second))
+            tried = tried_switches(use.failed_with(second), self.policy.job.total_worker_steps)
+            lessons = lessons_of(held, number, use.seed or 0, tried)
+            # What held is a lesson of another pair where a run has fallen back to that.
+            is_own = percent >= BASELINE_PERCENT or use.is_with(self.policy.protocols)
+            runs += lessons if is_own else lessons[:-1]
         limit = self.collapse_limit
         runs = [
             run
@@ -387,7 +397,8 @@ class JobHistory:
     def _draft(self, decided: Decided) -> TimingPolicy:
         band = self.policy.band
         percent = decided.switch_percent
-        sound = [use for use in self.uses if not use.result.diverged]
+        own = [use for use in self.uses if use.is_with(self.policy.protocols)]
+        sound = [use for use in own if not use.result.diverged]
         held = (use for use in sound if use.guard.held_percent == percent)
         accuracies = [use.result.converged_accuracy for use in held]
         seconds = [use.times.training_seconds for use in sound if use.switch_percent == percent]

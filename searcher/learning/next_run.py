@@ -35,6 +35,7 @@ class NextRun:
         known_from: The policy with another second protocol from which it is known what the first
             one alone reaches; None where the policy itself says it, or nobody knows.
         candidates: As in `TrialSpec`.
+        fallbacks: As in `TrialSpec`.
         is_first_switch: Whether no earlier run of the job is known to have had a second phase.
     """
 
@@ -51,6 +52,7 @@ class NextRun:
     may_begin: bool = True
     known_from: TimingPolicy | None = None
     candidates: tuple[Protocols, ...] = ()
+    fallbacks: tuple[Protocols, ...] = ()
     is_first_switch: bool = False
 
 

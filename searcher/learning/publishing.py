@@ -57,7 +57,7 @@ def first_policy(
         first_seconds=seconds_at_pace(phases, identity.first_protocol, steps),
         second_seconds=seconds_at_pace(phases, identity.second_protocol, steps),
     )
-    tried = tried_switches(record.failed, steps)
+    tried = tried_switches(record.failed_with(identity.second_protocol), steps)
     trained = Observation(shown, accuracy, diverged, cost=cost)
     lessons = lessons_of(trained, 0, record.spec.seed, tried)
     before = record.spec.band or begins_from

@@ -68,10 +68,9 @@ def unused_job(
     What its first protocol alone reaches is `known` from a policy with another second one, if any.
     """
     blank = blank_policy(identity)
-    counted: tuple[StoredTrial, ...] = ()
     if known is not None:
         blank = _with_alone(blank, known)
-        counted = _counted_uses(database, blank)
+    counted = _counted_uses(database, blank)
     experience = _experience_of_others(database, blank)
     return JobHistory(blank, counted, goes_back is not False, tuple(lessons), experience)
 
@@ -135,8 +134,13 @@ def as_known_now(database: Database, policy: TimingPolicy) -> TimingPolicy:
 
 
 def _counted_uses(database: Database, policy: TimingPolicy) -> tuple[StoredTrial, ...]:
-    every = uses(database, policy.job.fingerprint, policy.protocols)
-    return tuple(use for use in every if not use.under.injections)
+    protocols = policy.protocols
+    return tuple(
+        use
+        for use in uses(database, policy.job.fingerprint)
+        if not use.under.injections
+        and (use.is_with(protocols) or use.failed_with(protocols.second_protocol))
+    )
 
 
 def _experience_of_others(

@@ -139,13 +139,16 @@ def _asked(trial: FrozenTrial, parameter: str) -> float | None:
     return float(trial.system_attrs.get(ASKED, value))
 
 
-def cost_of(row: StoredTrial) -> TrialCost:
-    """The cost and the pace of a run."""
-    W = row.total_worker_steps
+def cost_of(row: StoredTrial, second_protocol: str | None = None) -> TrialCost:
+    """The cost and the pace of a run; in this second protocol, None for its own."""
+    W, second = row.total_worker_steps, second_protocol or row.job.second_protocol
+    seconds = seconds_at_pace(row.phases, second, W)
+    if seconds is None and (step_seconds := (row.step_seconds or {}).get(second)) is not None:
+        seconds = W * step_seconds  # in what has failed, and is no phase any more
     return TrialCost(
         paid_seconds=max(0.0, row.times.paid_seconds or 0.0),
         first_seconds=seconds_at_pace(row.phases, row.job.first_protocol, W),
-        second_seconds=seconds_at_pace(row.phases, row.job.second_protocol, W),
+        second_seconds=seconds,
         reached_percent=min(100.0, 100.0 * row.worker_steps / W),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 from syncswitch.searcher.backends.base import USUAL_EXPECTED_RUNS, ClusterChoice
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.learning.next_run import NextRun, next_run
+from syncswitch.searcher.learning.pairs import next_pair
 from syncswitch.searcher.search.plan import check_threshold
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.strategies.base import Decided
@@ -39,6 +40,7 @@ from syncswitch.storage.records.goal import AllowedLoss
 from syncswitch.storage.records.job import (
     EARLY_RULES,
     OWN_RULES,
+    SEMI_SYNC,
     Protocols,
     ScheduledJob,
     protocol_text,
@@ -207,7 +209,7 @@ def _chosen_by_learning(request: RunRequest) -> RunPlan:
     """The next run, by the runs so far. It creates the database if need be."""
     workload, identity = _own_job(request)
     with open_database(request.recorder.url, create=True) as database:
-        planned = request.next_run(database, identity)
+        identity, planned = _next_run(request, database, workload, identity)
     return _learning(request, workload, identity, planned, normal_reference(request.reference))
 
 
@@ -248,12 +250,14 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
             raise
         recorder.tell(UserError(error.what, remedy="this run begins its own"))
         return _chosen_by_learning(request)
-    planned: NextRun | None = None
+    found: tuple[ScheduledJob, NextRun] | None = None
     is_learnt = policy.study.startswith(LEARNT) or (is_real and isinstance(trainer, ClusterChoice))
     if may_learn and policy.guarded and is_learnt:
-        planned = recorder.asked(lambda database: request.next_run(database, identity), None)
-    if planned is not None and planned.band is not None:
-        return _learning(request, workload, identity, planned)
+        found = recorder.asked(
+            lambda database: _next_run(request, database, workload, identity, policy), None
+        )
+    if found is not None and found[1].band is not None:
+        return _learning(request, workload, *found)
     if request.when.allowed is not None:
         name = request.when.allowed.parameter
         raise UserError(
@@ -389,14 +393,13 @@ def _learning(
 
     `reference` makes a job known to a database that does not know it yet.
     """
-    candidates = _candidates(request, workload, identity, planned)
-    planned = replace(planned, candidates=candidates)
+    planned = _with_second_phases(request, workload, identity, planned)
     goes_on, seed = request.interrupted(workload, None), request.seed
     if goes_on:
         planned = replace(planned, switch_percent=goes_on.switch_percent)
         if request.pair is None and goes_on.protocols is not None:
             # It goes on as it began, whatever policy there is by now.
-            planned = replace(planned, candidates=goes_on.candidates)
+            planned = replace(planned, candidates=goes_on.candidates, fallbacks=goes_on.fallbacks)
             identity = replace(identity, protocols=goes_on.protocols)
     if seed is None:
         seed = goes_on.seed if goes_on else request.recorder.own_seed(identity, reference)
@@ -408,21 +411,63 @@ _LOCAL = "qsr:8:{rate:g}:semi-sync"
 """Local SGD as a second phase: recorded jobs tolerate it as early as ASP."""
 
 
-def _candidates(
+def _with_second_phases(
     request: RunRequest, workload: Any, identity: ScheduledJob, planned: NextRun
-) -> tuple[Protocols, ...]:
-    """The second phases of which a first run tries which is the fastest on its cluster.
+) -> NextRun:
+    """The run, with the second phases that it may try and fall back to.
 
-    They are those that recorded jobs tolerate as early as this one is to switch. None where the
-    user, an earlier run or a policy says what it is, or the run does not switch.
+    A first one tries which is the fastest on its cluster.
+    """
+    if planned.switch_percent >= BASELINE_PERCENT:
+        return planned
+    allowed = _second_phases(request, workload, identity)
+    is_open = planned.is_first_switch and identity.protocols in allowed[:1]
+    return replace(
+        planned,
+        candidates=allowed if is_open else (),
+        fallbacks=allowed if len(allowed) > 1 else (),
+    )
+
+
+def _second_phases(
+    request: RunRequest, workload: Any, identity: ScheduledJob
+) -> tuple[Protocols, ...]:
+    """The second phases that a run of a job may take, the usual one first.
+
+    They are those that recorded jobs tolerate as early. None where the user says what it is, or
+    the job has others.
     """
     trainer = request.trainer
-    is_said = request.pair is not None or not planned.is_first_switch
-    if is_said or not isinstance(trainer, ClusterChoice):
+    if request.pair is not None or not isinstance(trainer, ClusterChoice):
         return ()
-    if planned.switch_percent >= BASELINE_PERCENT:
-        return ()
+    if identity.momentum_after_switch == SEMI_SYNC:
+        first, second = trainer.pair(None)
+        usual = Protocols(first, second, momentum_rule(workload, second))
+        allowed = second_phases(replace(identity, protocols=usual), workload)
+        return allowed if identity.protocols in allowed else ()
     return second_phases(identity, workload)
+
+
+def _next_run(
+    request: RunRequest,
+    database: Database,
+    workload: Any,
+    identity: ScheduledJob,
+    policy: TimingPolicy | None = None,
+) -> tuple[ScheduledJob, NextRun]:
+    """The next run of a job, and the job with the protocols that it takes.
+
+    Those of a policy that a search has found stay.
+    """
+    is_searched = policy is not None and not policy.study.startswith(LEARNT)
+    allowed = () if is_searched else _second_phases(request, workload, identity)
+    if len(allowed) > 1:
+        expected_runs = request.when.expected_runs
+        pair, why = next_pair(database, identity, allowed, expected_runs, request.goes_back)
+        identity = replace(identity, protocols=pair)
+        if why is not None:
+            request.recorder.tell(why)
+    return identity, request.next_run(database, identity)
 
 
 def second_phases(identity: ScheduledJob, workload: Workload) -> tuple[Protocols, ...]:

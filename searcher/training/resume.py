@@ -52,12 +52,14 @@ class InterruptedRun:
         switch_percent: Its switch point.
         protocols: Its protocols; None where its last checkpoint does not tell.
         candidates: The protocols among which it chooses or has chosen.
+        fallbacks: Those with which it may switch again once its switch has failed.
     """
 
     seed: int
     switch_percent: float
     protocols: Protocols | None = None
     candidates: tuple[Protocols, ...] = ()
+    fallbacks: tuple[Protocols, ...] = ()
 
 
 def interrupted_run(
@@ -90,10 +92,13 @@ def _of_checkpoint(seed: int, percent: float, path: Path) -> InterruptedRun:
     run = history["run"]
     first, second = run["protocols"].split(",")
     protocols = Protocols(first, second, run["momentum after the switch"])
-    # An older version knew no candidates.
-    others = history.get("second phase", {}).get("candidates", ())
-    candidates = tuple(Protocols(**one) for one in others)
-    return InterruptedRun(seed, percent, protocols, candidates)
+    # An older version knew none of these.
+    second_phase = history.get("second phase", {})
+    candidates, fallbacks = (
+        tuple(Protocols(**one) for one in second_phase.get(name, ()))
+        for name in ("candidates", "fallbacks")
+    )
+    return InterruptedRun(seed, percent, protocols, candidates, fallbacks)
 
 
 def _left_behind(folder: Path) -> UserError:

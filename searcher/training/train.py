@@ -340,7 +340,8 @@ def trial_of(chosen: RunPlan, tell: Tell) -> TrialSpec:
             tell(warning)
     spec = TrialSpec.of_policy(chosen.identity, run.switch_percent, chosen.seed, run.band)
     is_guarded_use = run.band is not None and (run.learns or run.policy is not None)
-    return replace(spec, candidates=run.candidates, leaves_slow=is_guarded_use)
+    fallbacks = run.fallbacks if is_guarded_use else ()
+    return replace(spec, candidates=run.candidates, fallbacks=fallbacks, leaves_slow=is_guarded_use)
 
 
 _ATTEMPTS = 3  # as in a search

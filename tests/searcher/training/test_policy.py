@@ -16,7 +16,7 @@ from syncswitch.searcher.training.policy import (
     RunPlan,
     RunRequest,
     SwitchChoice,
-    _candidates,
+    _with_second_phases,
     choose,
     size_and_pair,
 )
@@ -193,8 +193,8 @@ def test_a_first_run_chooses_its_second_phase_where_nobody_has_said_it(sqlite_ur
         request = request_for(sqlite_url, 4, pair)
         job = replace(workload, **fields)
         identity = LocalTrainer().identity(job, 4, pair or ("bsp", "asp"))
-        found = _candidates(request, job, identity, planned)
-        return [one.second_protocol for one in found]
+        found = _with_second_phases(request, job, identity, planned)
+        return [one.second_protocol for one in found.candidates]
 
     assert candidates() == ["asp", "qsr:8:0.22:semi-sync"]
     for said in (
@@ -211,6 +211,34 @@ def test_a_first_run_chooses_its_second_phase_where_nobody_has_said_it(sqlite_ur
         candidates(total_worker_steps=800, learning_rate_boundaries=()),
     ):
         assert alone == ["asp"]
+
+
+def test_a_run_may_fall_back_to_what_a_first_run_would_try(sqlite_url: str) -> None:
+    workload, local = load_workload("digits"), "qsr:8:0.22:semi-sync"
+
+    def fallbacks(
+        second: str, percent: float = 6.25, is_said: bool = False, **fields: Any
+    ) -> list[str]:
+        pair = ("bsp", second)
+        request = request_for(sqlite_url, 4, pair if is_said else None)
+        job = replace(workload, **fields)
+        planned = NextRun(None, percent, learns=True)
+        identity = LocalTrainer().identity(job, 4, pair)
+        found = _with_second_phases(request, job, identity, planned)
+        assert found.candidates == ()
+        run = replace(found, band=Band(None, 0.01))
+        assert trial_of(RunPlan(job, identity, 0, run), print).fallbacks == found.fallbacks
+        return [one.second_protocol for one in found.fallbacks]
+
+    assert fallbacks("asp") == fallbacks(local) == ["asp", local]
+    for none in (
+        fallbacks("asp", is_said=True),
+        fallbacks("asp", 100.0),
+        fallbacks("local-sgd:8"),
+        fallbacks("local-sgd:8:semi-sync"),
+        fallbacks("asp", optimizer=keras_adam),
+    ):
+        assert none == []
 
 
 def keras_adam() -> Any:
