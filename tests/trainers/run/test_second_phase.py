@@ -232,8 +232,8 @@ def guarded(*candidates: Protocols, **changes: object) -> TrialSpec:
 
 
 def fail(log: RunLog) -> None:
-    assert log.guarding.catches("it failed")
-    log.heed_alarm(log.elapsed_seconds)
+    assert log.guard.try_going_back("it failed")
+    log.return_to_switch(log.elapsed_seconds)
 
 
 def said(log: RunLog) -> list[str]:
