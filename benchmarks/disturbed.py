@@ -113,7 +113,7 @@ class DisturbedLauncher(LocalLauncher):
             config = PartConfig(part, chief, self._socket(), self.secret, self._reference)
             plan, log = (config, self._delay_seconds), str(self._log(part))
             environment = {**self._limits, **NO_GPU}
-            self._process_ids[part] = self._zygote.fork(_run_part, plan, log, environment)
+            self._process_ids[part] = self._fork_server.fork(_run_part, plan, log, environment)
         else:
             super().start(part, chief)
         if self._slowdown > 1 and part == ("worker", 0):

@@ -168,7 +168,7 @@ class LaneProcess:
         launcher, workers, servers = self.lane
         if launcher == "in-process":
             return 1
-        # Besides those: this one, zygote, chief.
+        # Besides those: this one, fork server, chief.
         return 3 + workers + servers
 
     def _processes(self) -> list[psutil.Process]:

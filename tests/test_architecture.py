@@ -118,7 +118,7 @@ def test_nothing_that_comes_over_a_network_is_unpickled() -> None:
     """What pickles belongs to a process and its own children."""
     assert users({*CODE_IN_DATA, "multiprocessing"}) == {
         "trainers/cluster/processes/trainer.py",
-        "trainers/cluster/processes/zygote.py",
+        "trainers/cluster/processes/fork_server.py",
     }
     for path in modules("trainers"):
         assert "allow_pickle=True" not in path.read_text(), path

@@ -1,4 +1,4 @@
-"""What the server of `warm_program.py` imports before it forks, as a zygote does."""
+"""What the server of `warm_program.py` imports before it forks, as a fork server does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The command lines as real processes that need not import TensorFlow first.
 
 The import takes four seconds of a processor. They are forks of a server of `multiprocessing`, which
-has imported `warm_libraries.py`; the first zygote of each is a fork of the program itself.
+has imported `warm_libraries.py`; the first fork server of each is a fork of the program itself.
 `program.py` starts the same programs afresh.
 """
 
@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 from unittest import mock
 
-from syncswitch.trainers.cluster.processes import zygote
+from syncswitch.trainers.cluster.processes import fork_server
 from syncswitch.trainers.parent import die_with_parent
 from tests import program
 
@@ -227,34 +227,34 @@ def _become(
     sys.argv[:] = words
     sys.orig_argv[:] = [sys.executable, "-c", code, *words[1:]]  # to be started once more
     sys.path.insert(0, "")
-    fork_zygote()
+    fork_first_server()
     main = sys.modules["__main__"] = ModuleType("__main__")
     exec(code, main.__dict__)
 
 
-def fork_zygote() -> None:
-    """Has the first zygote of this process be a fork of it."""
+def fork_first_server() -> None:
+    """Has the first fork server of this process be a fork of it."""
     ours, theirs = socket.socketpair()
     parent = os.getpid()
     if not os.fork():
         ours.close()
-        _be_zygote(theirs, parent)
+        _be_fork_server(theirs, parent)
     theirs.close()
-    start = zygote._start
+    start = fork_server._start
 
-    def start_first() -> zygote.Zygote:
-        zygote._start = start
-        return zygote.Zygote(Connection(ours.detach()))
+    def start_first() -> fork_server.ForkServer:
+        fork_server._start = start
+        return fork_server.ForkServer(Connection(ours.detach()))
 
-    zygote._start = start_first
+    fork_server._start = start_first
 
 
-def _be_zygote(channel: socket.socket, parent: int) -> NoReturn:
+def _be_fork_server(channel: socket.socket, parent: int) -> NoReturn:
     try:
         os.setsid()
         die_with_parent()
         if os.getppid() == parent:
             wait([channel])
-            zygote._Family(Connection(channel.detach())).serve()
+            fork_server._Family(Connection(channel.detach())).serve()
     finally:
         os._exit(0)

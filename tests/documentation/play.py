@@ -136,7 +136,7 @@ def _serve(folder: Path, connection: Connection) -> None:
     os.chdir(folder)
     os.environ.pop("SYNCSWITCH_STORAGE", None)
     sys.path.insert(0, "")
-    warm_program.fork_zygote()
+    warm_program.fork_first_server()
     namespace: dict[str, object] = {"__name__": "__main__"}
     with redirect_stdout(io.StringIO()), suppress(EOFError):
         while True:

@@ -33,7 +33,7 @@ def new_launcher(
     reference: str | None = None,
     servers: int = 1,
 ) -> LocalLauncher:
-    """Makes a launcher whose processes are forked by the zygote of this one."""
+    """Makes a launcher whose processes are forked by the fork server of this one."""
     made = kind(servers=servers)
     made.open(reference, workers, folder)
     return made

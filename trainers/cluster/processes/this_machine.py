@@ -24,7 +24,7 @@ from syncswitch.trainers.cluster.members.launcher import (
     ProcessStatus,
     with_last_output,
 )
-from syncswitch.trainers.cluster.processes.zygote import shared_zygote
+from syncswitch.trainers.cluster.processes.fork_server import shared_fork_server
 
 if TYPE_CHECKING:
     from syncswitch.trainers.cluster.exchange.parts import PartConfig
@@ -132,7 +132,7 @@ class LocalLauncher(Launcher):
     def open(self, reference: str | None, workers: int, folder: Path) -> None:
         self._reference = reference
         self._folder = folder
-        self._zygote = shared_zygote()
+        self._fork_server = shared_fork_server()
         # Together the workers have as many threads as there are cores.
         self._limits = thread_limits((os.cpu_count() or 1) // workers)
         self.secret = secrets.token_bytes(32)
@@ -145,7 +145,7 @@ class LocalLauncher(Launcher):
         self.signal(part, 9)
         role, number = part
         has_own = role == "worker" and bool(self._environments)
-        self._process_ids[part] = self._zygote.fork(
+        self._process_ids[part] = self._fork_server.fork(
             _run_part,
             (PartConfig(part, chief, self._socket(), self.secret, self._reference), self._is_fresh),
             str(self._log(part)),
@@ -155,7 +155,7 @@ class LocalLauncher(Launcher):
     @override
     def status(self, part: Part) -> ProcessStatus:
         try:
-            found = self._zygote.status(self._process_ids[part])
+            found = self._fork_server.status(self._process_ids[part])
         except RetryableError as error:
             found = ProcessStatus(ProcessState.DEAD, str(error))
         return with_last_output(found, self._log(part))
@@ -163,7 +163,7 @@ class LocalLauncher(Launcher):
     @override
     def signal(self, part: Part, number: int) -> None:
         if part in self._process_ids:
-            self._zygote.signal(self._process_ids[part], number)
+            self._fork_server.signal(self._process_ids[part], number)
 
     @override
     def close(self) -> None:

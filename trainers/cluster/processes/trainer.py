@@ -34,8 +34,8 @@ from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief
 from syncswitch.trainers.cluster.members.launcher import Launcher, tail_of_log
+from syncswitch.trainers.cluster.processes.fork_server import ForkServer, shared_fork_server
 from syncswitch.trainers.cluster.processes.this_machine import NO_GPU, LocalLauncher
-from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 _LOG = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class ProcessTrainer(Trainer):
         self._workers = workers
         self._launcher = launcher or LocalLauncher()
         self._process_id: int | None = None
-        self._zygote: Zygote | None = None
+        self._fork_server: ForkServer | None = None
         self._connection: Connection | None = None
         self._folder: OwnedFolder | None = None
         self._patience_seconds: float | None = None
@@ -167,9 +167,9 @@ class ProcessTrainer(Trainer):
             connection.close()
         process_id, self._process_id = self._process_id, None
         if process_id is not None:
-            assert self._zygote is not None
-            with suppress(RetryableError):  # the processes died with the zygote
-                self._zygote.signal(process_id, signal.SIGKILL)
+            assert self._fork_server is not None
+            with suppress(RetryableError):  # the processes died with the fork server
+                self._fork_server.signal(process_id, signal.SIGKILL)
 
     def _start(self) -> None:
         place = tempfile.gettempdir()
@@ -179,13 +179,13 @@ class ProcessTrainer(Trainer):
                 " to meet in it: set TMPDIR to a folder whose path is",
                 code="file-unusable",
             )
-        self._zygote = shared_zygote()
+        self._fork_server = shared_fork_server()
         self._folder = self._folder or OwnedFolder("syncswitch-cluster-")
         folder = self._folder.path
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours.detach())
         try:
-            self._process_id = self._zygote.fork(
+            self._process_id = self._fork_server.fork(
                 _run_chief,
                 (self._reference, self._workers, self._launcher, folder),
                 str(folder / _CHIEFS_LOG),
@@ -234,12 +234,12 @@ class ProcessTrainer(Trainer):
                 _LOG.warning("%s", message)
 
     def _death_report(self) -> str:
-        assert self._zygote is not None
+        assert self._fork_server is not None
         assert self._folder is not None
         how = "died"
         if self._process_id is not None:
             with suppress(RetryableError):
-                how = self._zygote.status(self._process_id).report or how
+                how = self._fork_server.status(self._process_id).report or how
         log = self._folder.path / _CHIEFS_LOG
         return f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}"
 

@@ -21,8 +21,8 @@ import pytest
 
 from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cluster.members.launcher import ProcessState, ProcessStatus
-from syncswitch.trainers.cluster.processes import zygote as zygotes
-from syncswitch.trainers.cluster.processes.zygote import shared_zygote
+from syncswitch.trainers.cluster.processes import fork_server as fork_servers
+from syncswitch.trainers.cluster.processes.fork_server import shared_fork_server
 from tests.processes import until
 from tests.trainers.cluster.launchers import all_gone
 
@@ -34,14 +34,16 @@ def fork(
     environment: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> int:
-    return shared_zygote().fork(target, argument, str(folder / "log"), environment or {}, **fields)
+    return shared_fork_server().fork(
+        target, argument, str(folder / "log"), environment or {}, **fields
+    )
 
 
 def ended(process_id: int) -> ProcessStatus:
     """Waits for a process to end, and returns its status."""
-    zygote = shared_zygote()
-    until(lambda: zygote.status(process_id).state is not ProcessState.RUNNING)
-    return zygote.status(process_id)
+    fork_server = shared_fork_server()
+    until(lambda: fork_server.status(process_id).state is not ProcessState.RUNNING)
+    return fork_server.status(process_id)
 
 
 # What is forked.
@@ -94,30 +96,30 @@ def test_it_has_tensorflow_one_thread_and_what_it_was_given(tmp_path: Path) -> N
 
 
 def test_how_it_ended_is_known(tmp_path: Path) -> None:
-    zygote = shared_zygote()
+    fork_server = shared_fork_server()
     for work, given, status in ((leave, 0, 0), (leave, 3, 3), (fail, "words", 1)):
         how = ProcessStatus(ProcessState.DEAD, f"ended with status {status}")
         assert ended(fork(tmp_path, work, given)) == how
     log = (tmp_path / "log").read_text()
     assert log.endswith("ZeroDivisionError: words\n")
     sleeping = fork(tmp_path, sleep)
-    assert zygote.status(sleeping) == ProcessStatus(ProcessState.RUNNING)
+    assert fork_server.status(sleeping) == ProcessStatus(ProcessState.RUNNING)
     for number, life in (
         (signal.SIGSTOP, ProcessState.STOPPED),
         (signal.SIGCONT, ProcessState.RUNNING),
     ):
-        zygote.signal(sleeping, number)
-        until(lambda life=life: zygote.status(sleeping).state is life)
+        fork_server.signal(sleeping, number)
+        until(lambda life=life: fork_server.status(sleeping).state is life)
     for _ in range(2):
-        zygote.signal(sleeping, signal.SIGKILL)
-        assert zygote.status(sleeping) == ProcessStatus(ProcessState.DEAD, "died of SIGKILL")
+        fork_server.signal(sleeping, signal.SIGKILL)
+        assert fork_server.status(sleeping) == ProcessStatus(ProcessState.DEAD, "died of SIGKILL")
     assert not psutil.pid_exists(sleeping), "no zombie stays behind"
 
 
 def test_it_touches_no_process_that_it_has_not_forked(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as other:
-        shared_zygote().signal(other.pid, signal.SIGKILL)
-        assert shared_zygote().status(other.pid).state is ProcessState.DEAD
+        shared_fork_server().signal(other.pid, signal.SIGKILL)
+        assert shared_fork_server().status(other.pid).state is ProcessState.DEAD
         assert other.poll() is None
         other.kill()
 
@@ -130,22 +132,22 @@ def test_those_that_it_forks_itself_end_with_it(tmp_path: Path) -> None:
         connection = Connection(ours.detach())
         grandchildren = list(map(psutil.Process, connection.recv()))
         assert len({process.pid for process in grandchildren}) == 2
-        assert shared_zygote().status(grandchildren[0].pid).state is ProcessState.DEAD, (
+        assert shared_fork_server().status(grandchildren[0].pid).state is ProcessState.DEAD, (
             "not its own"
         )
         connection.send("end one")
         connection.recv()
         assert all(process.is_running() for process in grandchildren)
-        shared_zygote().signal(forking, number)
+        shared_fork_server().signal(forking, number)
         assert all_gone(grandchildren)
 
 
 def test_many_threads_may_ask_at_once(tmp_path: Path) -> None:
     def ask(_: int) -> int:
         one = fork(tmp_path, sleep)
-        assert shared_zygote().status(one).state is ProcessState.RUNNING
-        shared_zygote().signal(one, signal.SIGKILL)
-        assert shared_zygote().status(one).state is ProcessState.DEAD
+        assert shared_fork_server().status(one).state is ProcessState.RUNNING
+        shared_fork_server().signal(one, signal.SIGKILL)
+        assert shared_fork_server().status(one).state is ProcessState.DEAD
         return one
 
     with ThreadPoolExecutor(4) as pool:
@@ -163,17 +165,17 @@ def test_another_takes_the_place_of_one_that_died(
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(content)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[4]}")
-    monkeypatch.setattr(zygotes, "_shared", {})
+    monkeypatch.setattr(fork_servers, "_shared", {})
     before = set(psutil.Process().children())
-    first = shared_zygote()
+    first = shared_fork_server()
     child = psutil.Process(fork(tmp_path, sleep))
-    assert shared_zygote() is first
+    assert shared_fork_server() is first
     (process,) = set(psutil.Process().children()) - before
     process.kill()
     assert all_gone([child]), "it outlives the one that has forked it"
     with pytest.raises(RetryableError, match="the fork server has exited"):
         first.status(child.pid)
     second = psutil.Process(fork(tmp_path, sleep))
-    assert shared_zygote() is not first
-    zygotes._shared["thread"].shutdown()
+    assert shared_fork_server() is not first
+    fork_servers._shared["thread"].shutdown()
     assert all_gone([second]), "it ends with the thread that has started it"

@@ -1,10 +1,10 @@
-"""The zygote: a process that has imported TensorFlow and forks others from itself.
+"""The fork server: a process that has imported TensorFlow and forks others from itself.
 
-    python -m syncswitch.trainers.cluster.processes.zygote SOCKET_FD PARENT_PROCESS_ID
+    python -m syncswitch.trainers.cluster.processes.fork_server SOCKET_FD PARENT_PROCESS_ID
 
 Importing TensorFlow anew would take each process half a minute on a busy machine; a fork takes a
-tenth of a second. The zygote has one thread and never starts TensorFlow's runtime, so that it can
-fork at any time. It serves all clusters of the process that started it; the kernel ends it with
+tenth of a second. The fork server has one thread and never starts TensorFlow's runtime, so that it
+can fork at any time. It serves all clusters of the process that started it; the kernel ends it with
 that process, and its children with it. Messages are pickled, over pairs of sockets that only
 children inherit.
 """
@@ -31,7 +31,7 @@ from syncswitch.trainers.parent import die_with_parent
 
 
 class ForkRequest(NamedTuple):
-    """A request to fork a process; see `Zygote.fork`.
+    """A request to fork a process; see `ForkServer.fork`.
 
     `call` is the pickled function and its argument, for the new process alone to unpickle.
     """
@@ -44,10 +44,10 @@ class ForkRequest(NamedTuple):
     has_connection: bool
 
 
-class Zygote:
-    """The zygote as other processes see it; any thread may call it.
+class ForkServer:
+    """The fork server as other processes see it; any thread may call it.
 
-    All methods raise RetryableError if the zygote is gone.
+    All methods raise RetryableError if the fork server is gone.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -67,7 +67,7 @@ class Zygote:
 
         The process has the environment, working directory and path of this one, with the changes in
         `environment`, and prints to the file `log`. If there is a `connection`, it is the second
-        argument, and `shared_zygote` there is one whose children end with it.
+        argument, and `shared_fork_server` there is one whose children end with it.
         """
         has_connection = connection is not None
         call, whole = pickle.dumps((target, argument)), {**os.environ, **environment}
@@ -102,20 +102,20 @@ class Zygote:
                 raise RetryableError("the fork server has exited", code="cluster-lost") from error
 
 
-def shared_zygote() -> Zygote:
-    """Returns the zygote of this process; starts one if it has none that answers."""
+def shared_fork_server() -> ForkServer:
+    """Returns the fork server of this process; starts one if it has none that answers."""
     with _starting:
-        if _shared.get("process") != os.getpid() or not _shared["zygote"].is_alive:
-            _shared.update(process=os.getpid(), zygote=_start())
-        zygote: Zygote = _shared["zygote"]
-        return zygote
+        if _shared.get("process") != os.getpid() or not _shared["fork_server"].is_alive:
+            _shared.update(process=os.getpid(), fork_server=_start())
+        fork_server: ForkServer = _shared["fork_server"]
+        return fork_server
 
 
 _starting = threading.Lock()
 _shared: dict[str, Any] = {}
 
 
-def _start() -> Zygote:
+def _start() -> ForkServer:
     ours, theirs = socket.socketpair()
 
     def start() -> None:
@@ -128,14 +128,14 @@ def _start() -> Zygote:
             start_new_session=True,
         )
 
-    _lasting = ThreadPoolExecutor(1, thread_name_prefix="zygote")
+    _lasting = ThreadPoolExecutor(1, thread_name_prefix="fork-server")
     _lasting.submit(start).result()
     _shared["thread"] = _lasting
     theirs.close()
-    zygote = Zygote(Connection(ours.detach()))
-    if not zygote.is_alive:
+    fork_server = ForkServer(Connection(ours.detach()))
+    if not fork_server.is_alive:
         raise RetryableError("the fork server cannot start; see its messages", code="cluster-lost")
-    return zygote
+    return fork_server
 
 
 def main() -> None:
@@ -151,7 +151,7 @@ def main() -> None:
 
 
 class _Family:
-    """The processes that the zygote has forked, by the connection over which it was asked.
+    """The processes that the fork server has forked, by the connection over which it was asked.
 
     Of each it knows the exit code, None while it runs.
     """
@@ -237,7 +237,7 @@ def _be(request: ForkRequest, given: list[Connection], parent_id: int) -> NoRetu
         os.dup2(log, 1)
         os.dup2(log, 2)
         if given:
-            _shared.update(process=os.getpid(), zygote=Zygote(given.pop()))
+            _shared.update(process=os.getpid(), fork_server=ForkServer(given.pop()))
         target, argument = pickle.loads(request.call)
         target(argument, *given)
         status = 0
@@ -253,6 +253,6 @@ def _be(request: ForkRequest, given: list[Connection], parent_id: int) -> NoRetu
 
 if __name__ == "__main__":
     # What is forked has this module under its name, with the same `_shared`.
-    from syncswitch.trainers.cluster.processes import zygote
+    from syncswitch.trainers.cluster.processes import fork_server
 
-    zygote.main()
+    fork_server.main()
