@@ -31,7 +31,7 @@ while step < 100:
         began = min(began, step)
     now += 1.0 if began == 100 else 0.25
     step += 1
-    if step % 5 == 0 and (back := switch.test(step, min(0.9, step / 60), 1.0)) is not None:
+    if step % 5 == 0 and (back := switch.report(step, min(0.9, step / 60), 1.0)) is not None:
         step, began = back, 100
 """
 

@@ -9,7 +9,7 @@ step = 0
 while step < total_steps:
     train(second_way=switch.is_second(step))
     step += 1
-    if step % 100 == 0 and (back := switch.test(step, accuracy())) is not None:
+    if step % 100 == 0 and (back := switch.report(step, accuracy())) is not None:
         step = back
 ```
 """
@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.formats import KEY, LOOP_STATE
+from syncswitch.storage.marks import deprecated
 from syncswitch.storage.policies.file import json_content, read_plan, read_policy_file
 from syncswitch.storage.policies.unmeasured import (
     LOOP_JOBS,
@@ -199,9 +200,9 @@ class LoopSwitch:
         self._first = seed, switch_at, watched_metric(metric_name, metric_goal)
         self._to_tell = _NO_LENGTH
         if total_steps is not None:
-            self.takes(total_steps, _COPIED if self._keeps else _SAVED)
+            self.set_length(total_steps, _COPIED if self._keeps else _SAVED)
 
-    def takes(self, total_steps: int, lost: str) -> None:
+    def set_length(self, total_steps: int, lost: str) -> None:
         """Takes the length of a run without a policy, unless it is known already.
 
         `lost` is a clause: what a switch that fails costs. Raises UserError if `switch_at` is no
@@ -369,8 +370,8 @@ class LoopSwitch:
             f"{self._began[0]:,}",
         )
 
-    def test(self, step: int, value: float | None, loss: float = math.nan) -> int | None:
-        """Takes a test of the model; the one after all steps ends the run.
+    def report(self, step: int, value: float | None, loss: float = math.nan) -> int | None:
+        """Takes what an evaluation of the model measured; the one after all steps ends the run.
 
         All processes call it after the same steps; the chief's values count.
 
@@ -378,7 +379,7 @@ class LoopSwitch:
             step: Steps done.
             value: The policy's metric, an accuracy from 0 to 1 unless it has another one. None in
                 processes other than the chief, which need not test.
-            loss: Mean training loss since the last test; nan if unknown.
+            loss: Mean training loss since the last report; nan if unknown.
 
         Returns:
             The step to go back to, whose state has to be loaded; None to go on. What the switch
@@ -392,7 +393,7 @@ class LoopSwitch:
                 self._tell_difference("processes", number, guard.spec.identity.workers)
         is_chief, broadcast = self._processes
         if is_chief and value is None:
-            raise TypeError("rank 0 decides: give test() its value; other processes may give None")
+            raise TypeError("rank 0 decides: give report() a value; other processes may give None")
         # NumPy's and PyTorch's numbers are no JSON.
         step, loss = int(step), float(loss)
         value = math.nan if value is None else float(value)
@@ -416,6 +417,11 @@ class LoopSwitch:
         self._kept = []  # the objects may share their memory now
         self._began = None
         return back
+
+    @deprecated("0.2", "0.3", "report")
+    def test(self, step: int, value: float | None, loss: float = math.nan) -> int | None:
+        """Does what `report` does."""
+        return self.report(step, value, loss)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state to save with the loop's own checkpoints, to go on after a kill."""

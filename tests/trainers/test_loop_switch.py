@@ -15,6 +15,7 @@ import pytest
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import ErrorCode, PolicyError, TooNewError
+from syncswitch.storage.marks import DeprecatedWarning
 from syncswitch.storage.policies.file import checksum_of, read_policy_file
 from syncswitch.storage.policies.registry import import_policies
 from syncswitch.storage.records.flat import flat
@@ -69,7 +70,7 @@ def train(
         step += 1
         if step % 100 == 0:
             accuracy = second_way(began) if began < W else 0.9
-            if (back := switch.test(step, accuracy)) is not None:
+            if (back := switch.report(step, accuracy)) is not None:
                 went_back.append((step, back))
                 step, began = back, W
     return saved, went_back, second
@@ -125,8 +126,8 @@ def test_the_others_do_what_the_chief_is_told_and_record_nothing(path: Path) -> 
     # It need not measure.
     assert train(other, lambda _: None) == expected
     recorded(path)  # one line
-    with pytest.raises(TypeError, match="rank 0 decides: give test"):
-        LoopSwitch(path).test(100, None)
+    with pytest.raises(TypeError, match="rank 0 decides: give report"):
+        LoopSwitch(path).report(100, None)
 
 
 def test_a_policy_of_another_size_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -137,7 +138,7 @@ def test_a_policy_of_another_size_is_told(path: Path, caplog: pytest.LogCaptureF
     assert caplog.messages == [f"this loop has 2,000 steps, {told} job"]
     caplog.clear()
     for four in (LoopSwitch(written(path, workers=8), processes=8), LoopSwitch(path, processes=4)):
-        four.test(100, 0.9)
+        four.report(100, 0.9)
     assert caplog.messages == [f"this loop has 4 processes, {told.replace('1,000', '8')} job"]
 
 
@@ -160,7 +161,7 @@ def test_what_it_keeps_is_put_back_after_each_alarm(path: Path) -> None:
     for switches_at in (125, 250, 500):
         assert switch.is_second(switches_at)
         model.state["steps"][0] += 1
-        found.append(switch.test(switches_at + 75, NAN))
+        found.append(switch.report(switches_at + 75, NAN))
         assert model.state["steps"] == [0]
     assert found == [125, 250, 500]
 
@@ -172,7 +173,7 @@ def test_with_a_momentum_for_each_worker_it_switches_again_at_a_quarter_alone(
     while (at := switch.switch_step) is not None:
         found.append(at)
         switch.saves_at(at)
-        switch.test(at + 75, NAN)
+        switch.report(at + 75, NAN)
     assert found == [125, 250]
 
 
@@ -194,7 +195,7 @@ def test_a_loop_that_is_killed_goes_on_as_if_nothing_had_happened(
             step, made = step + 1, made + 1
             if step % 100 == 0:
                 fails = switch.is_second(step) and (switch.switch_step or 0) < 300
-                back = switch.test(step, 0.2 if fails else 0.9)
+                back = switch.report(step, 0.2 if fails else 0.9)
                 step = step if back is None else back
         return saved
 
@@ -214,7 +215,7 @@ def test_a_state_from_before_an_alarm_does_not_bring_the_failed_switch_back(path
     switch = LoopSwitch(path)
     switch.saves_at(125)
     state = switch.state_dict()
-    assert switch.test(200, NAN) == 125
+    assert switch.report(200, NAN) == 125
     switch.load_state_dict(state)
     assert switch.switch_step == 250
     # What was saved at the failed switch, and what was told of it since.
@@ -233,11 +234,18 @@ def test_a_switch_that_is_told_goes_before_the_file_and_nobody_guards_the_run(
     found = train(LoopSwitch(path), lambda _: 0.2)
     assert found == ([950], [], list(range(950, W)))
     now = iter([3.0, 5.5])
-    LoopSwitch(path, clock=lambda: next(now)).test(W, 0.2)  # a clock of the loop's own
+    LoopSwitch(path, clock=lambda: next(now)).report(W, 0.2)  # a clock of the loop's own
     *_, last, again = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert last == {"step": W, "accuracy": 0.2}
     assert again == {**last, "seconds": 2.5}
     assert not (tmp_path / "job.uses.jsonl").exists()
+
+
+def test_it_reports_under_a_former_name_too_until_that_goes(path: Path) -> None:
+    switch = LoopSwitch(path)
+    switch.saves_at(125)
+    with pytest.warns(DeprecatedWarning, match="test is deprecated since 0.2 and goes in 0.3"):
+        assert switch.test(200, NAN) == 125
 
 
 GOLDEN_STATE = Path(__file__).with_name("golden_loop_state_1.json")
@@ -261,7 +269,7 @@ def test_a_loop_goes_on_that_the_first_version_has_saved(
     assert switch.switch_step == 250
     assert [event.kind for event in switch.events] == ["alarmed"]
     for step in range(400, W + 1, 100):
-        assert switch.test(step, 0.9) is None
+        assert switch.report(step, 0.9) is None
     use = recorded(path)
     assert [one["switch_percent"] for one in use["guard"]["failed"]] == [12.5]
     assert [one["worker_step"] for one in use["evaluations"]] == list(range(100, W + 1, 100))
@@ -334,8 +342,8 @@ def test_it_loads_no_library_that_a_training_lacks(path: Path) -> None:
         "    tops = {name.partition('.')[0] for name in set(sys.modules) - known}\n"
         "    return sorted(tops - sys.stdlib_module_names - {'syncswitch'})\n"
         "from syncswitch.trainers.loop_switch import LoopSwitch\n"
-        f"LoopSwitch(total_steps={W}).test({W}, 0.9); print(*loaded())\n"
-        f"switch = LoopSwitch({str(path)!r}); switch.saves_at(125); switch.test({W}, 0.9)\n"
+        f"LoopSwitch(total_steps={W}).report({W}, 0.9); print(*loaded())\n"
+        f"switch = LoopSwitch({str(path)!r}); switch.saves_at(125); switch.report({W}, 0.9)\n"
         "print(*(one for one in loaded() if 'sysconfig' not in one))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -353,7 +361,7 @@ def test_numbers_of_numpy_are_numbers(path: Path, kind: Any, step_kind: Any) -> 
     for step in range(1, W + 1):
         switch.is_second(step_kind(step - 1))
         if step % 100 == 0:
-            switch.test(step_kind(step), kind(0.9), kind(0.5))
+            switch.report(step_kind(step), kind(0.9), kind(0.5))
     assert recorded(path)["evaluations"][-1]["worker_step"] == W
 
 
@@ -378,7 +386,7 @@ def test_the_first_step_at_or_after_the_switch_counts(
         step = min(W, step + stride)
         if step // 100 > tested // 100:
             tested = step
-            if (back := switch.test(step, 0.2 if is_second else 0.9)) is not None:
+            if (back := switch.report(step, 0.2 if is_second else 0.9)) is not None:
                 went_back.append(back)
                 step = tested = back
                 break
@@ -397,7 +405,7 @@ def test_a_nan_at_the_very_switch_is_of_the_first_way(path: Path) -> None:
     switch = LoopSwitch(path, keeps=[Model()])
     for step in range(126):
         switch.is_second(step)
-    assert switch.test(125, NAN) is None
+    assert switch.report(125, NAN) is None
     assert recorded(path)["diverged"]
     assert not recorded(path)["guard"]["failed"]
 
@@ -410,11 +418,11 @@ def test_a_loop_that_looks_beyond_the_next_switch_before_it_goes_back_is_guarded
     switch = LoopSwitch(path, keeps=[model])
     switch.is_second(0)
     switch.is_second(125)
-    assert [switch.test(step, 0.2) for step in (200, 300, 400)] == [None, None, 125]
+    assert [switch.report(step, 0.2) for step in (200, 300, 400)] == [None, None, 125]
     assert switch.is_second(400)  # the next switch is at 250
     assert not switch.is_second(125)
     assert switch.is_second(250)
-    assert [switch.test(step, 0.2) for step in (300, 400, 500)] == [None, None, 250]
+    assert [switch.report(step, 0.2) for step in (300, 400, 500)] == [None, None, 250]
 
 
 def test_without_a_policy_it_switches_at_a_quarter_and_says_what_is_not_known(
@@ -439,7 +447,7 @@ def test_without_a_policy_its_own_tests_send_it_back(caplog: pytest.LogCaptureFi
     of_loss = LoopSwitch(total_steps=W, metric_goal="min", metric_name="loss")
     assert of_loss.switch_step == 250
     of_loss.saves_at(250)
-    assert of_loss.test(300, NAN) == 250
+    assert of_loss.report(300, NAN) == 250
 
 
 def test_without_a_policy_its_user_says_when_or_is_told_that_nothing_switches(
@@ -457,11 +465,11 @@ def test_a_loop_without_a_policy_that_is_killed_goes_on_once_its_length_is_known
     switch = LoopSwitch(total_steps=W)
     for at in (250, 500):
         switch.saves_at(at)
-        assert switch.test(at + 100, NAN) == at
+        assert switch.report(at + 100, NAN) == at
     again = LoopSwitch()
     assert again.may_go_back
     again.load_state_dict(json.loads(json.dumps(switch.state_dict())))
-    again.takes(W, "")
+    again.set_length(W, "")
     assert (again.switch_step, again.may_go_back) == (None, False)
     assert switch.state_dict()["use_id"] == again.state_dict()["use_id"]
 
@@ -476,7 +484,7 @@ def test_what_contradicts_itself_without_a_policy_is_one_line(said: Said) -> Non
         ("parameter-missing", {"metric_name": "val_loss"}),
     ):
         said.refusal(code, LoopSwitch, **options)
-    said.refusal("parameter-missing", LoopSwitch(total_steps=W).test, 100, 2.5)
+    said.refusal("parameter-missing", LoopSwitch(total_steps=W).report, 100, 2.5)
 
 
 def seconds_of(switch_at: float | None, second_way: Callable[[int], float], **options: Any) -> None:
@@ -491,7 +499,7 @@ def seconds_of(switch_at: float | None, second_way: Callable[[int], float], **op
         step += 1
         if step % 50 == 0:
             accuracy = second_way(began) if began < step else min(0.9, step / 500)
-            if (back := switch.test(step, accuracy)) is not None:
+            if (back := switch.report(step, accuracy)) is not None:
                 step, began = back, W
 
 
@@ -528,7 +536,7 @@ def test_a_loss_that_is_taken_for_an_accuracy_sends_nothing_back_and_is_told(
     for step in range(1, W + 1):
         switch.is_second(step - 1)
         if step % 50 == 0:
-            assert switch.test(step, least + start * math.exp(-step / 300)) is None
+            assert switch.report(step, least + start * math.exp(-step / 300)) is None
             made += 1
     told, end = caplog.messages
     assert "accuracy has only fallen in the first way, from " in told
@@ -539,9 +547,9 @@ def test_a_loss_that_is_taken_for_an_accuracy_sends_nothing_back_and_is_told(
     for step in range(0, W, 50):
         again.is_second(step)
         if step > 600:
-            assert again.test(step, NAN) == 500
+            assert again.report(step, NAN) == 500
             break
-        again.test(step, least + start * math.exp(-step / 300))
+        again.report(step, least + start * math.exp(-step / 300))
     assert switch.events == ()
 
 
@@ -562,7 +570,7 @@ def test_an_accuracy_that_falls_after_the_switch_alone_goes_back(
     for step in range(1, W + 1):
         is_second = switch.is_second(step - 1)
         if step % 50 == 0:
-            backs.append(switch.test(step, curve(step) - 0.4 * is_second))
+            backs.append(switch.report(step, curve(step) - 0.4 * is_second))
     assert 500 in backs
     assert "only fallen" not in caplog.text
 
@@ -588,7 +596,7 @@ def test_tests_that_are_too_rare_for_the_guard_are_told_by_the_switch(
         switch.is_second(step - 1)
         others.is_second(step - 1)
         if step % every == 0:
-            assert switch.test(step, step / W) is None
+            assert switch.report(step, step / W) is None
         if step == max(switch_at * W / 100, W / 4) + 1:
             assert [told is not None and told in line for line in caplog.messages] == (
                 [] if told is None else [True]

@@ -185,7 +185,7 @@ class LightningCallback(Callback):  # type: ignore[misc]  # Lightning may be mis
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        if self._switch.test(trainer.global_step, trainer.callback_metrics):
+        if self._switch.report(trainer.global_step, trainer.callback_metrics):
             trainer.should_stop = True
 
     def on_save_checkpoint(

@@ -285,7 +285,7 @@ class TrainerSwitch:
         if not math.isfinite(total_steps):
             raise UserError("the trainer makes steps without end: give it max_steps or max_epochs")
         self._total_steps = int(total_steps)
-        self._switch.takes(self._total_steps, _LOST)
+        self._switch.set_length(self._total_steps, _LOST)
         expected = self._switch.total_steps
         if expected not in (None, total_steps):
             raise UserError(
@@ -335,7 +335,7 @@ class TrainerSwitch:
                 before,
             )
 
-    def test(self, step: int, metrics: Mapping[str, Any]) -> bool:
+    def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """Takes a test, in all processes; returns True if the trainer has to stop and go `back`."""
         if self._metric not in metrics:
             missing = UserError(
@@ -353,7 +353,7 @@ class TrainerSwitch:
         if self.back is not None or step == self.tested_step:
             return False
         self.tested_step = step
-        to = self._switch.test(step, float(metrics[self._metric]))
+        to = self._switch.report(step, float(metrics[self._metric]))
         if to is None:
             return False
         self.back, self.tested_step = self.saved[str(to)], -1

@@ -197,7 +197,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]  # Transforme
         # Each of several data sets has an evaluation of its own.
         if isinstance(self._trainer.eval_dataset, dict) and self._metric not in metrics:
             return
-        if self._switch.test(state.global_step, metrics):
+        if self._switch.report(state.global_step, metrics):
             control.should_training_stop = True
         self._keep(state)
 

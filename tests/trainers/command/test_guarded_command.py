@@ -81,7 +81,7 @@ while step < 100:
         if step == 100 and behaviour == "low until 90":
             break
         print("step", step, "accuracy", accuracy)
-        if (back := switch.test(step, accuracy, 1.0)) is not None:
+        if (back := switch.report(step, accuracy, 1.0)) is not None:
             step, began = back, 100
 """
 

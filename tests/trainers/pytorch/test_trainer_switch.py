@@ -74,7 +74,7 @@ def train(switch: TrainerSwitch, accuracy: float, start: int = 0, end: int = STE
             switch.remember(step, f"{step}")
         switch.before_step(step, [OPTIMIZER])
         switch.after_step(step + 1)
-        if switch.test(step + 1, {"accuracy": accuracy}):
+        if switch.report(step + 1, {"accuracy": accuracy}):
             return step + 1
     return end
 
