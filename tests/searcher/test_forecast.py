@@ -15,7 +15,7 @@ from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of
-from syncswitch.storage.errors import UserError
+from tests.failing import fails
 
 # Of the paper's first setup: BSP and ASP alone.
 TIMES = (10604.0, 1607.0)
@@ -70,7 +70,7 @@ def test_the_adaptive_strategy_costs_less_the_more_is_known() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
 def test_a_forecast_needs_a_time(seconds: float) -> None:
-    with pytest.raises(UserError, match="give seconds"):
+    with fails("parameter-invalid", "give seconds"):
         forecast(PaperStrategy(), seconds, 1.0)
 
 

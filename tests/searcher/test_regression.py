@@ -15,10 +15,10 @@ from syncswitch.searcher.search.policy_words import policy_text
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.status import StatusReader
 from syncswitch.searcher.strategies.baseline import measured_threshold
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.frames import evaluations, trials
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
+from tests.failing import fails
 from tests.identities import GENERATED
 from tests.searcher import regression_jobs
 from tests.searcher.command_line import Invoke
@@ -171,7 +171,7 @@ def test_how_much_worse_an_error_may_be_is_measured_where_nobody_says_it(tmp_pat
 
 
 def test_a_job_whose_runs_never_differ_has_to_be_told(url: str) -> None:
-    with pytest.raises(UserError, match="3 runs without a switch measured the same"):
+    with fails("parameter-missing", "3 runs without a switch measured the same"):
         search(regression_jobs.constant, storage=url, **CLUSTER)
     (status,) = StatusReader(url).read()
     assert status.state == "no threshold"

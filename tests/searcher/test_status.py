@@ -25,11 +25,11 @@ from syncswitch.searcher.search.study import SearchStudy
 from syncswitch.searcher.status import SearchStatus, StatusReader, StoredSearch
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.job import SearchInfo
 from syncswitch.storage.records.trial import Evaluation, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Owner, StoredTrial
+from tests.failing import fails
 
 JOB = identity()
 RULE = AdaptiveStrategy(halvings=3)
@@ -216,7 +216,7 @@ def test_a_database_that_vanishes_is_noticed(url: str) -> None:
     (search,) = reader.read()
     assert search.spending.rest is None, "an adaptive search foresees nothing after one run"
     away = database_file(url).rename(database_file(url).with_name("away.db"))
-    with pytest.raises(DatabaseError, match="no database"):
+    with fails("database-not-found"):
         reader.read()
     away.rename(database_file(url))
     assert reader.read()

@@ -9,6 +9,7 @@ import pytest
 
 import syncswitch
 from syncswitch import DeprecatedWarning
+from tests.failing import fails
 
 MOVED = {
     "syncswitch.trainers": "Data StreamedData Workload fit from_compiled PolicyCallback Observer",
@@ -45,12 +46,12 @@ def test_a_name_that_never_was_is_none() -> None:
 
 
 def test_the_guard_has_its_former_name_too(keras: Any) -> None:
-    from syncswitch import PolicyCallback, UserError, fit
+    from syncswitch import PolicyCallback, fit
 
     with pytest.warns(DeprecatedWarning, match="^guard of PolicyCallback is called guarded since"):
         PolicyCallback(total_worker_steps=10, workers=2, guard=False)
     with (
         pytest.warns(DeprecatedWarning, match="^guard of fit is called guarded since 0.2"),
-        pytest.raises(UserError, match="nothing says how long to train"),
+        fails("parameter-missing", "nothing says how long to train"),
     ):
         fit(None, [0.0], [0], guard=False)

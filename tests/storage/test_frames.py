@@ -17,9 +17,10 @@ from sqlalchemy import event
 
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import DatabaseError, UserError
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
+from tests.failing import fails
 from tests.identities import GENERATED
 from tests.records import changed
 from tests.storage.conftest import RECORD, both_databases
@@ -58,7 +59,7 @@ def test_a_table_has_the_columns_and_types_that_are_described(
     for column in frames.COLUMNS[name]:
         assert column.nullable or frame[column.name].notna().all(), column.name
     pd.testing.assert_frame_equal(MAKERS[name](filled_url), frame)  # a URL will do
-    with pytest.raises(DatabaseError, match="no database at"):
+    with fails("database-not-found"):
         MAKERS[name](f"sqlite:///{folder}/none.db")
     assert list(folder.iterdir()) == []
 
@@ -129,10 +130,10 @@ def test_an_impossible_choice_is_refused(filled: Database, said: Said) -> None:
 
 def test_an_impossible_number_is_refused(filled: Database) -> None:
     for rows in (0, -5):
-        with pytest.raises(UserError, match=f"chunk_rows is {rows}; allowed: 1 or more"):
+        with fails("parameter-invalid", f"chunk_rows is {rows}; allowed: 1 or more"):
             frames.evaluations(filled, chunk_rows=rows)
     for target in (math.inf, math.nan):
-        with pytest.raises(UserError, match=r"target_accuracy is .*; give a number"):
+        with fails("parameter-invalid", r"target_accuracy is .*; give a number"):
             frames.time_to_accuracy(filled, target_accuracy=target)
 
 

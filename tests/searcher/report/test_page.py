@@ -18,11 +18,11 @@ from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.report.data import ReportData, load_report
 from syncswitch.searcher.report.page import page_of
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
+from tests.failing import fails
 from tests.records import changed
 
 EVIL = (
@@ -135,7 +135,7 @@ def test_what_is_missing_is_named(
     finished: ReportData, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(UserError, match=r"missing; run: pip install 'syncswitch\[report\]'"):
+    with fails("package-missing"):
         page_of(finished, OPTION_WORDS)
 
 

@@ -28,6 +28,7 @@ from syncswitch.storage.records.trial import (
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.trainer import Observer, Verdict
+from tests.failing import fails
 
 TESTS = 20
 KNEE = 50.0
@@ -123,7 +124,7 @@ def test_a_run_that_its_user_has_to_mend_is_told_of_once(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = SearchPlan(PaperStrategy(halvings=2, runs=1))
-    with pytest.raises(UserError, match="there is no such file"):
+    with fails("input-invalid", "there is no such file"):
         search(url, Refusing(), plan)
     # No search goes on as if that switch point had diverged.
     assert not [said for said in caplog.messages if "gave no result" in said]

@@ -36,6 +36,7 @@ from syncswitch.storage.records.policy import Promise
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer
+from tests.failing import fails
 from tests.wording import Said
 
 pytestmark = pytest.mark.usefixtures("our_tables")
@@ -179,7 +180,7 @@ def test_a_pair_that_cannot_train_the_job_is_left_out(url: str) -> None:
     assert found.pairs[1].found == Dropped(0, 100.0, math.inf, refusal=refusal)
     (status,) = StatusReader(url).read()
     assert status.info.dropped["bsp,ssp:3"] == f"not possible: {refusal}"
-    with pytest.raises(UnsuitableProtocolError, match="not with such layers"):
+    with fails("protocol-unsuitable"):
         search(url, PairTrainer(unsuitable="gba:3"), ("gba:3", "asp"))
 
 

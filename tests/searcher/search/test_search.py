@@ -21,13 +21,14 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import driver_url
-from syncswitch.storage.errors import FatalError, RetryableError, UserError
+from syncswitch.storage.errors import FatalError, RetryableError
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.trainer import Observer
+from tests.failing import fails
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
@@ -100,7 +101,7 @@ def test_a_diverged_baseline_is_a_user_error_also_the_next_time(url: str) -> Non
     # One may be bad luck.
     for expected_runs in (2, 0):
         trainer = GeneratedTrainer(diverges_below_percent=101)
-        with pytest.raises(UserError, match="lower the learning rate"):
+        with fails("baseline-diverged"):
             search(url, trainer)
         assert len(trainer.runs) == expected_runs
 
@@ -146,7 +147,7 @@ def test_what_is_no_accuracy_is_fatal_before_it_is_stored(url: str) -> None:
         (Negative(), r"accuracy is -0\.25, which is not from 0 to 1"),
         (GeneratedTrainer(plateau=float("nan")), "check the metric"),
     ):
-        with pytest.raises(FatalError, match=said):
+        with fails("result-invalid", said):
             search(url, trainer)
 
 

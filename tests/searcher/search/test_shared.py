@@ -21,9 +21,9 @@ from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.study import PARAMETER, Patience, SearchState
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.policy import TimingPolicy
 from tests.conftest import postgresql, stop_server
+from tests.failing import fails
 
 ADAPTIVE = SearchPlan(AdaptiveStrategy(halvings=3))
 PATIENCE = Patience(poll_seconds=0.1, heartbeat_interval_seconds=0.05)
@@ -138,7 +138,7 @@ def test_searchers_outlast_a_server_that_is_away_for_less_than_their_patience() 
             assert waits_briefly.waits.wait(60)
             stop_server(server, "immediate")
             assert waits.is_away.wait(60)
-            with pytest.raises(RetryableError, match=r"gave up after \d+ s without the dat") as end:
+            with fails("database-away") as end:
                 third.result(60)
             assert "\n" not in str(end.value)
         finally:

@@ -24,9 +24,9 @@ from syncswitch.searcher.strategies.registry import (
     stored_strategy,
     switch_points_of,
 )
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric
+from tests.failing import fails
 from tests.identities import GENERATED
 from tests.searcher.strategies.strategy_contract import answer_of, info_of, played
 
@@ -71,7 +71,7 @@ def test_switch_points_are_what_is_meant(text: str, points: tuple[float, ...]) -
 
 @pytest.mark.parametrize("text", ["", "coarse", "0", "101", "nan", "100", "50,,25", "-5"])
 def test_other_switch_points_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"switch_points is .*: give halving, fine, or 1 to 64"):
+    with fails("parameter-invalid", r"switch_points is .*: give halving, fine, or 1 to 64"):
         switch_points_of(text, 2)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +11,7 @@ from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, plan_trial
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.strategies.sweep import SweepStrategy
-from syncswitch.storage.errors import UserError
+from tests.failing import fails
 from tests.searcher.generated_trainer import identity
 from tests.searcher.strategies.strategy_contract import info_of
 
@@ -67,6 +66,6 @@ def test_the_database_gives_back_what_was_wanted(strategy: SweepStrategy) -> Non
 
 def test_a_baseline_that_diverges_ends_it() -> None:
     strategy = SweepStrategy(2, 2, percents=(100.0, 50.0), wanted=((100.0, 0), (50.0, 0)))
-    with pytest.raises(UserError, match="lower the learning rate"):
+    with fails("baseline-diverged"):
         strategy.decide([Observation(100.0, 0.1, diverged=True, replicate=n) for n in range(2)])
     assert strategy.decide([Observation(100.0, 0.9)]) == NextTrial(50.0, 1)

@@ -18,6 +18,7 @@ from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.trainer import Verdict
+from tests.failing import fails
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.trainers.jobs import (
@@ -99,9 +100,9 @@ def test_data_in_files_train_as_those_in_memory(keras: Any, tmp_path: Path) -> N
         record = fit(model, **examples, policy=policy, batch_size=16)
         found.append((record.final_accuracy, *(one.tolist() for one in model.get_weights())))
     assert found[0] == found[1]
-    with pytest.raises(UserError, match="leave out y and validation_data"):
+    with fails("parameters-conflict", "leave out y and validation_data"):
         fit(model, examples["x"], data.train_labels, policy=policy)
-    with pytest.raises(UserError, match="there is nothing to test with"):
+    with fails("parameter-missing", "there is nothing to test with"):
         fit(model, data.train_inputs, data.train_labels, policy=policy)
 
 

@@ -22,11 +22,12 @@ from syncswitch.searcher.training.policy import (
 )
 from syncswitch.searcher.training.train import trial_of
 from syncswitch.searcher.training.uses import RunRecorder
-from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, ScheduledJob
 from syncswitch.trainers.job.loading import load_workload
+from tests.failing import fails
 from tests.records import changed
 from tests.searcher.policies import policy_of, published
 from tests.storage.conftest import IDENTITY, POLICY
@@ -72,7 +73,7 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(sqlite_url: 
     run = chosen(sqlite_url, uses=None).run
     assert run.policy is not None
     assert run.policy.job.fingerprint == IDENTITY.fingerprint
-    with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
+    with fails("policy-unfit"):
         choose(request_for(sqlite_url, 500))
     with pytest.raises(PolicyError) as caught:
         choose(request_for(sqlite_url, 2))
@@ -94,7 +95,7 @@ def test_a_database_that_does_not_say_the_job_makes_it_no_other_one(
 ) -> None:
     path.write_bytes(b"SQLite format 3\0" + b"nothing of the kind " * 500)
     for workers, pair in ((None, None), (8, None), (None, ("bsp", "asp"))):
-        with pytest.raises(UserError, match=r"^the workers and protocols of this job cannot be"):
+        with fails("parameter-missing", r"^the workers and protocols of this job cannot be"):
             size_and_pair(request_for(sqlite_url, workers, pair))
     assert size_and_pair(request_for(sqlite_url, 8, ("bsp", "asp"))) == (8, ("bsp", "asp"))
 
@@ -134,7 +135,7 @@ def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(sqlit
     assert chosen(sqlite_url, uses=30).run.begins_from is None
     published(sqlite_url, SIMULATED)
     for uses, is_guarded in ((None, True), (30, False)):
-        with pytest.raises(PolicyError, match="was found for a simulated job"):
+        with fails("policy-unfit"):
             chosen(sqlite_url, uses=uses, is_guarded=is_guarded)
     found = chosen(sqlite_url, uses=30)
     run = found.run

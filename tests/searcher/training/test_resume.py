@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from syncswitch.searcher.training.resume import InterruptedRun, RunCheckpoints, interrupted_run
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
+from tests.failing import fails
 from tests.storage.conftest import IDENTITY
 
 
@@ -46,7 +46,7 @@ def test_a_run_that_begins_afresh_overwrites_nothing(tmp_path: Path) -> None:
         assert "resume=True" in str(run.how_to_go_on)
         assert interrupted_run(folder, resume=False) is None  # it is under way
     assert interrupted_run(folder) == InterruptedRun(3, 12.5)
-    with pytest.raises(UserError, match="continue from the last one with resume=True"):
+    with fails("run-interrupted"):
         checkpoints(folder).open()
     RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed=4), folder, 25).open().close()
     resumed = checkpoints(folder, resume=True).open()
@@ -95,7 +95,7 @@ def test_whoever_is_killed_while_it_removes_is_the_same_use(
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"checkpoints is .*: the folder cannot be made \(.*\);"):
+    with fails("file-unusable", r"checkpoints is .*: the folder cannot be made \(.*\);"):
         checkpoints(tmp_path / "file" / "below").open()
 
 
@@ -132,7 +132,7 @@ def test_the_run_that_was_interrupted_last_is_found(tmp_path: Path) -> None:
     assert interrupted_run(tmp_path) == InterruptedRun(17, 100.0)
     assert interrupted_run(tmp_path, seed=3) == interrupted_run(tmp_path, percent=12.5)
     assert interrupted_run(tmp_path, seed=3, percent=100.0) is None
-    with pytest.raises(UserError, match="continue from the last one with resume=True"):
+    with fails("run-interrupted"):
         interrupted_run(tmp_path, resume=False)
     later.remove()
     assert interrupted_run(tmp_path) == InterruptedRun(3, 12.5)

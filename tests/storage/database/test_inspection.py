@@ -21,6 +21,7 @@ from syncswitch.storage.database.inspection import (
     shown,
 )
 from syncswitch.storage.errors import DatabaseError, ErrorCode
+from tests.failing import fails
 from tests.storage.conftest import AtOnce
 from tests.wording import Said
 
@@ -183,7 +184,7 @@ def test_a_file_of_another_kind_is_refused_untouched(
 ) -> None:
     path.write_bytes(content)
     assert "is not a SQLite database" in refusal(sqlite_url, "database-foreign", create=create)
-    with pytest.raises(DatabaseError, match="is not a SQLite database"):
+    with fails("database-foreign"):
         holds_nothing(sqlite_url)
     assert path.read_bytes() == content
     assert list(path.parent.iterdir()) == [path]

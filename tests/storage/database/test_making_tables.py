@@ -13,10 +13,10 @@ from sqlalchemy.exc import IntegrityError
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
-from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.flat import flat
 from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
 from syncswitch.storage.tables.policies import POLICIES
+from tests.failing import fails
 from tests.processes import exit_code_of
 from tests.storage.conftest import POLICY, both_databases
 
@@ -94,7 +94,7 @@ def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, 
 
     def make_without_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size // 4, -1))
-        with pytest.raises(FatalError, match=r"cannot be written.*free some disk space"):
+        with fails("disk-full"):
             open_database(sqlite_url, create=True)
 
     assert exit_code_of(make_without_room) == 0

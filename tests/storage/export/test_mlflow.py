@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.export.mlflow import (
     Point,
     check_mlflow,
@@ -21,6 +20,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import record_use, uses
+from tests.failing import fails
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, use_of
 
@@ -84,5 +84,5 @@ def test_runs_say_the_momentum_after_the_switch(rule: str | None) -> None:
 def test_no_password_is_shown() -> None:
     assert shown_uri("http://me:secret@host:5000/a") == "http://***@host:5000/a"
     check_mlflow("http://me:secret@host:5000/a")
-    with pytest.raises(UserError, match="mlflow is 'mlruns': it is not a tracking URI of MLflow"):
+    with fails("parameter-invalid", "mlflow is 'mlruns': it is not a tracking URI of MLflow"):
         check_mlflow("mlruns")

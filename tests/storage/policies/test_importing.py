@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import PolicyFile, read_policy_file, write_policy
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry, import_policies
 from syncswitch.storage.records.job import RegisteredWorkload, ScheduledJob
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
+from tests.failing import fails
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY, SEARCH, AtOnce, both_databases
 
@@ -91,7 +91,7 @@ def test_what_is_there_and_says_something_else_is_refused(
     said = (
         r"^policy file policy.json was altered: .* as version 1 of workload \w+, and says [^\n]*$"
     )
-    with pytest.raises(PolicyError, match=said):
+    with fails("policy-damaged", said):
         import_policies(database, [exported(study="innocent"), exported(**change)])
     assert registry.entries() == before
 
@@ -101,7 +101,7 @@ def test_a_policy_that_contradicts_its_workload_is_refused_with_all_the_others(
 ) -> None:
     file = exported(study="another")
     wrong = replace(file, policy=changed(file.policy, workers=8))
-    with pytest.raises(PolicyError, match="workers 8, but that of the workload is 4"):
+    with fails("policy-damaged", "workers 8, but that of the workload is 4"):
         import_policies(database, [exported(), wrong])
     assert registry.entries() == []
     assert registry.workload(file.policy.job.fingerprint) is None
@@ -153,7 +153,7 @@ def test_a_search_here_publishes_though_one_of_its_name_was_imported(
 def test_text_that_no_column_takes_is_refused(
     database: Database, registry: PolicyRegistry, change: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(PolicyError, match=said):
+    with fails("policy-damaged", said):
         import_policies(database, [exported(**change)])
     assert registry.entries() == []
 

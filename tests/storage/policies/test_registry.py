@@ -14,6 +14,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
+from tests.failing import fails
 from tests.records import changed
 from tests.storage.conftest import (
     IDENTITY,
@@ -213,16 +214,16 @@ def test_an_alias_moves_back_and_forth(registry: PolicyRegistry) -> None:
 
 @both_databases
 def test_an_alias_needs_a_name_and_a_version(registry: PolicyRegistry) -> None:
-    with pytest.raises(PolicyError, match="it has no policy yet"):
+    with fails("policy-not-found", "it has no policy yet"):
         registry.set_alias(POLICY.job.fingerprint, "pinned", 1)
     registry.publish(POLICY)
     for alias in ("", "1", "1a", "Pinned", "a_b", "-a", "a b", "a\n", "a" * 65):
-        with pytest.raises(PolicyError, match="cannot be an alias; allowed"):
+        with fails("parameter-invalid", "cannot be an alias; allowed"):
             registry.set_alias(POLICY.job.fingerprint, alias, 1)
     for version in (0, -1, 2, 10**30):
         assert registry.get(POLICY.job.fingerprint, version) is None
         assert registry.entry(POLICY.job.fingerprint, version) is None
-        with pytest.raises(PolicyError, match=f"no policy version {version}; allowed: 1 to 1"):
+        with fails("policy-not-found", f"no policy version {version}; allowed: 1 to 1"):
             registry.set_alias(POLICY.job.fingerprint, "pinned", version)
     assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 1}
 
@@ -234,11 +235,11 @@ def test_an_alias_rolls_back_to_the_next_lower_version(registry: PolicyRegistry)
     assert registry.roll_back(POLICY.job.fingerprint) == (3, 2)
     assert registry.roll_back(POLICY.job.fingerprint) == (2, 1)
     assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 1, "pinned": 2}
-    with pytest.raises(PolicyError, match="is version 1, the lowest one"):
+    with fails("policy-not-found", "is version 1, the lowest one"):
         registry.roll_back(POLICY.job.fingerprint)
-    with pytest.raises(PolicyError, match="has no alias 'other'; it has: current, pinned"):
+    with fails("policy-not-found", "has no alias 'other'; it has: current, pinned"):
         registry.roll_back(POLICY.job.fingerprint, "other")
-    with pytest.raises(PolicyError, match="has no alias 'current'; it has: none"):
+    with fails("policy-not-found", "has no alias 'current'; it has: none"):
         registry.roll_back("f" * 64)
     assert registry.roll_back(POLICY.job.fingerprint, "pinned") == (2, 1)
     assert registry.aliases(POLICY.job.fingerprint) == {CURRENT: 1, "pinned": 1}
@@ -259,7 +260,7 @@ def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
     with monkeypatch.context() as patch:
         patch.setattr(registry, "aliases", aliases_just_before)
         if is_refused:
-            with pytest.raises(PolicyError, match="by another process at this moment"):
+            with fails("policy-moved"):
                 registry.roll_back(POLICY.job.fingerprint)
         else:  # that may be its own work, of an attempt whose answer was lost
             assert registry.roll_back(POLICY.job.fingerprint) == (3, 2)

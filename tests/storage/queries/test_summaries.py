@@ -17,12 +17,12 @@ from scipy import stats
 from sqlalchemy import insert
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trials import PHASES, TRIALS
 from syncswitch.storage.trials.workloads import upsert_workload
+from tests.failing import fails
 from tests.properties import FIXTURES_STAY
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, both_databases
@@ -196,9 +196,9 @@ def test_the_interval_is_students_and_ends_where_accuracies_do(database: Databas
 
 def test_what_chooses_no_switch_point_is_refused(database: Database) -> None:
     for confidence in (0.0, 1.0, -1, 95, math.nan):
-        with pytest.raises(UserError, match="between 0 and 1"):
+        with fails("parameter-invalid", "between 0 and 1"):
             switch_point_statistics(database, confidence=confidence)
-    with pytest.raises(UserError, match="'state' does not select runs; allowed: fingerprint, sin"):
+    with fails("parameter-invalid", "'state' does not select runs; allowed: fingerprint, sin"):
         switch_point_statistics(database, state="complete")  # type: ignore[call-arg]
 
 

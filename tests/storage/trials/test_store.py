@@ -18,7 +18,7 @@ from syncswitch.storage import frames
 from syncswitch.storage.columns import ConditionColumns
 from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import DatabaseError, FatalError, UserError
+from syncswitch.storage.errors import FatalError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.flat import flat, nested
@@ -34,6 +34,7 @@ from syncswitch.storage.trials.values import (
     condition_values,
     conditions_of,
 )
+from tests.failing import fails
 from tests.records import changed
 from tests.storage.conftest import (
     IDENTITY,
@@ -71,7 +72,7 @@ def test_a_search_is_registered_once_and_brought_up_to_date(store: TrialStore) -
         assert store.searches(workload=name) == [later]
     assert store.searches(workload="digits") == []
     other = replace(SEARCH, fingerprint=OTHER_IDENTITY.fingerprint)
-    with pytest.raises(DatabaseError, match="a study name of its own"):
+    with fails("database-foreign"):
         store.register(OTHER_IDENTITY, "digits", other)
     with pytest.raises(FatalError, match="another workload"):
         store.register(OTHER_IDENTITY, "digits", SEARCH)
@@ -294,7 +295,7 @@ def test_a_path_that_cannot_be_kept_is_refused_before_the_run(store: TrialStore)
     path = Path("/left/caf\udce9")
     said = r"the checkpoint path '/left/caf\\udce9' is not UTF-8 text; name a folder"
     for place in ("checkpoint_directory", "fork_from"):
-        with pytest.raises(UserError, match=said):
+        with fails("file-unusable", said):
             store.begin(STUDY, 0, replace(RECORD.spec, **{place: path}), OWNER)
     assert store.get(STUDY, 0) is None
 

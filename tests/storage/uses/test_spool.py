@@ -19,13 +19,13 @@ from sqlalchemy import Engine, make_url, text
 
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.storage.uses import spool
 from syncswitch.storage.uses.spool import TakenIn, spool_use, take_in
 from syncswitch.storage.uses.store import uses as stored_uses
+from tests.failing import fails
 from tests.processes import exit_code_of
 from tests.storage.conftest import IDENTITY, POLICY, AtOnce, both_databases, use_of
 
@@ -173,7 +173,7 @@ def test_a_file_that_holds_no_use_stays_as_it_is(
     database: Database, spool_path: Path, content: bytes
 ) -> None:
     spool_path.write_bytes(content)
-    with pytest.raises(UserError, match=r"has no run with a policy .* is left as it is"):
+    with fails("file-unusable", r"has no run with a policy .* is left as it is"):
         take_in(database, spool_path)
     assert spool_path.read_bytes() == content
     assert list(spool_path.parent.glob("*.jsonl")) == [spool_path]
@@ -371,16 +371,16 @@ def test_uses_stay_while_the_server_has_no_such_database(
         before = spool_path.read_bytes()
         with administrator.connect() as connection:
             connection.execute(text(f"DROP DATABASE {make_url(url).database} WITH (FORCE)"))
-        with pytest.raises(RetryableError, match="was lost"):
+        with fails("database-away"):
             take_in(database, spool_path, patience_seconds=0)
     assert spool_path.read_bytes() == before
 
 
 def test_what_can_be_no_spool_is_refused(database: Database, spool_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot write the file .*missing/x\.uses\.jsonl: No such"):
+    with fails("file-unusable", r"cannot write the file .*missing/x\.uses\.jsonl: No such"):
         spool_use(spool_path.parent / "missing" / "x.uses.jsonl", use_of(POLICY))
     os.mkfifo(spool_path)
-    with pytest.raises(UserError, match="it is not a regular file; they stay in it"):
+    with fails("file-unusable", "it is not a regular file; they stay in it"):
         take_in(database, spool_path)
     assert stat.S_ISFIFO(spool_path.stat().st_mode)
 
@@ -392,9 +392,9 @@ def test_who_is_stopped_at_work_on_a_spool_keeps_nobody_waiting_for_ever(
     monkeypatch.setattr(spool, "_LOCK_SECONDS", 0.1)
     with spool_path.open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another process has kept it locked for too long"):
+        with fails("file-unusable", "another process has kept it locked for too long"):
             spool_use(spool_path, use_of(used_policy, 1))
-        with pytest.raises(UserError, match="for too long; they stay in it"):
+        with fails("file-unusable", "for too long; they stay in it"):
             take_in(database, spool_path)
     assert take_in(database, spool_path) == TakenIn(recorded=1)
 

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event, text
 
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import FatalError, PolicyError
+from syncswitch.storage.errors import FatalError
 from syncswitch.storage.policies.file import PolicyFile
 from syncswitch.storage.policies.registry import PolicyRegistry, import_policies
 from syncswitch.storage.queries.search_costs import study_costs
@@ -24,6 +24,7 @@ from syncswitch.storage.records.trial import RunEvent
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import hand_out_seed, record_use, uses, uses_of, uses_of_all
 from syncswitch.storage.uses.summary import Drift, UseSummary, drift_of
+from tests.failing import fails
 from tests.storage.conftest import (
     IDENTITY,
     POLICY,
@@ -102,7 +103,7 @@ def test_a_policy_may_have_another_version_in_another_database(
     with open_database(other_url, create=True) as other:
         TrialStore(other).register(IDENTITY, "digits", SEARCH)
         PolicyRegistry(other).publish(replace(POLICY, study="other"))
-        with pytest.raises(PolicyError, match="not in this database; import the policy first"):
+        with fails("policy-not-found", "not in this database; import the policy first"):
             record_use(other, use_of(used_policy))
         earlier = replace(POLICY, created_at=(STARTED_AT - timedelta(days=1)).isoformat())
         file = PolicyFile(Path("policy.json"), earlier, RegisteredWorkload(IDENTITY.job, "digits"))
