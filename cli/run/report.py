@@ -299,8 +299,9 @@ def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
     """A sentence such as `The guard went back to the switch at 25 % after 2 s: ...`."""
     if not guard.failed:
         return "The guard found nothing wrong after the switch."
+    second = record.spec.identity.second_protocol
     tries = [
-        f"{failed.switch_percent:g} % after {failed.lost_seconds:.1f} s: {failed.alarm}"
+        f"{failed.place(second)} after {failed.lost_seconds:.1f} s: {failed.alarm}"
         for failed in guard.failed
     ]
     first, held = protocol_text(record.spec.identity.first_protocol), guard.held_percent
@@ -308,6 +309,8 @@ def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
     if all(0 < failed.elapsed_seconds <= failed.lost_seconds for failed in guard.failed):
         went, then, done = "gave up the switch at", "that at", "trained from the start"
     last = f"The switch at {held:g} % held"
+    if any(failed.second_protocol not in (None, second) for failed in guard.failed):
+        last = f"The switch to {protocol_text(second)} at {held:g} % held"
     if held in (None, BASELINE_PERCENT):
         last = f"{capitalized(first)} alone {done}"
     went = f"The guard {went} {f'; {then} '.join(tries)}"

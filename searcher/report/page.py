@@ -212,7 +212,7 @@ def uses_figure_sentence(data: ReportData) -> str:
     if tried:
         text += (
             f" In {tried} of them a switch failed: the run went back to it and on in"
-            f" {data.first}, to a later switch or to the end."
+            f" {data.first}, to a later switch or to the end, or in another second phase."
         )
     return text
 

@@ -190,7 +190,9 @@ def _facts(use: StoredTrial, policy: TimingPolicy, goal: Goal | None) -> PolicyU
         "threshold": policy.threshold,
         "kept": is_use_kept(use, goal),
         "failed_percents": ", ".join(f"{one.switch_percent:g}" for one in failed) or None,
-        "guard_alarm": "; ".join(f"{one.switch_percent:g} %: {one.alarm}" for one in failed)
+        "guard_alarm": "; ".join(
+            f"{one.place(use.job.second_protocol)}: {one.alarm}" for one in failed
+        )
         or None,
         "baseline_seconds": baseline,
         "speed_up": baseline / seconds if baseline and seconds else None,

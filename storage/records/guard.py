@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from syncswitch.storage.records.flat import nested
 from syncswitch.storage.records.goal import Goal, deviation_of
-from syncswitch.storage.records.job import EARLY_RULES
+from syncswitch.storage.records.job import EARLY_RULES, protocol_text
 from syncswitch.storage.records.limits import INDEX, NOT_NEGATIVE, WORKER_STEP
 
 _MOST_HALVINGS = 6  # as in a usual search
@@ -122,6 +122,12 @@ class FailedSwitch:
     lost_seconds: float
     accuracy: float | None = None
     second_protocol: str | None = None
+
+    def place(self, second_protocol: str) -> str:
+        """Where it was, in a run that ended with this second protocol: `6.25 % (to ASP)`."""
+        own = self.second_protocol or second_protocol
+        to = "" if own == second_protocol else f" (to {protocol_text(own)})"
+        return f"{self.switch_percent:g} %{to}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,9 @@ OUTCOMES = {
     "alarmed twice": GuardOutcome(
         25.0, (FAILED, FailedSwitch(12.5, "it diverged", 1800, 6.5, 2.0))
     ),
+    "alarmed in another phase": GuardOutcome(
+        6.25, (replace(FAILED, second_protocol="local-sgd:8:semi-sync"),)
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from syncswitch.cli.run.main import main as train
 from syncswitch.cli.search.main import main as search
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
@@ -23,7 +25,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.cluster.processes.ray_cluster import InsideLauncher, LocalCluster
 from tests.trainers.final import train_to_end
-from tests.trainers.jobs import COUNTING, RecordingObserver, counted, spec_of
+from tests.trainers.jobs import BRIEF, COUNTING, RecordingObserver, counted, spec_of
 from tests.trainers.trainer_contract import MakeTrainer, TrainerContract
 
 pytest.importorskip("ray", reason="the extra syncswitch[ray] brings it")
@@ -184,3 +186,25 @@ def test_closed_it_leaves_no_part_behind(cluster: LocalCluster, trainer: Process
     trainer.close()
     _, alive = psutil.wait_procs(list(parts.values()), timeout=15)
     assert not alive
+
+
+LOOKING = replace(BRIEF, total_worker_steps=1000, evaluation_interval_worker_steps=200)
+
+
+def test_a_first_training_looks_and_stays_with_what_waits_for_no_slow_worker(
+    cluster: LocalCluster,
+) -> None:
+    slow = RunConditions(injections=("straggler:worker=1,at=0%,for=100%,delay=50ms",))
+    spec = spec_of(LOOKING, 2, 6.25, band=Band(None, 0.01), conditions=slow)
+    local = spec_of(LOOKING, 2, 6.25, protocols=("bsp", "local-sgd:4:semi-sync"))
+    pairs = spec.identity.protocols, local.identity.protocols
+    launcher = InsideLauncher(cluster.address, process_id=cluster.process_id)
+    with ProcessTrainer(f"{__name__}:LOOKING", 2, launcher) as trainer:
+        record = trainer.train(replace(spec, candidates=pairs, fallbacks=pairs, leaves_slow=True))
+    assert record.worker_steps == LOOKING.total_worker_steps
+    assert record.spec.identity.protocols in pairs
+    chosen = next(one.reason for one in record.events if one.kind == "chosen")
+    assert " does the rest, " in chosen
+    assert "; in a round of BSP a worker computes for " in chosen
+    assert record.step_seconds[pairs[0].second_protocol] < record.step_seconds["bsp"]
+    assert record.phases[-1].protocol != "bsp"

@@ -179,6 +179,7 @@ long = replace(
     learning_rate_boundaries=(),
     evaluation_interval_worker_steps=100,
 )
+longer = replace(long, name="longer", total_worker_steps=800)
 """
 
 
@@ -267,3 +268,25 @@ def test_a_search_and_a_run_on_servers_that_others_started(
         assert process.poll() is None, "its chief may be started again"
         process.send_signal(signal.SIGTERM)
         assert ended(process).startswith(f"{name} at 127.0.0.1:")
+
+
+@pytest.mark.slow
+def test_a_first_training_looks_and_stays_with_what_waits_for_no_slow_worker(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    serve = ("syncswitch-run", "job.py:longer")
+    for job, task in (("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)):
+        cluster.start(job, task, *serve)
+    slow = ("--inject", "straggler:worker=1,at=0%,for=100%,delay=50ms")
+    chief = cluster.start("chief", 0, *serve, *slow, "--json")
+    out, err = chief.communicate()
+    assert chief.returncode == 0, err
+    assert "tries ASP, and QSR" in " ".join(err.split())
+    report: dict[str, Any] = json.loads(out)
+    tried, chosen = (
+        [one["reason"] for one in report["events"] if one["kind"] == kind]
+        for kind in ("tried", "chosen")
+    )
+    assert tried[0].startswith("from bsp to ")
+    assert "; in a round of BSP a worker computes for " in chosen[0]
+    assert report["phases"][-1]["protocol"] in ("asp", "qsr:8:0.11:semi-sync")
