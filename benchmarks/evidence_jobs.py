@@ -50,6 +50,21 @@ def _halves_of_digits() -> Data:
     return Data(*train, *pairs(known.test_inputs, known.test_labels, 1500))
 
 
+def _order_of_digits() -> Data:
+    """Whether the left one of two pictures side by side shows the larger digit."""
+    known, random = digits.workload.load_data(), np.random.default_rng(6)
+
+    def pairs(inputs: Any, labels: Any, count: int) -> tuple[Any, Any]:
+        first, second = random.integers(0, len(inputs), (2, count))
+        differ = labels[first] != labels[second]
+        first, second = first[differ], second[differ]
+        both = np.concatenate([inputs[first], inputs[second]], axis=2)
+        return both, (labels[first] > labels[second]).astype(np.int32)
+
+    train = pairs(known.train_inputs, known.train_labels, 8000)
+    return Data(*train, *pairs(known.test_inputs, known.test_labels, 2000))
+
+
 def _two_pictures() -> Any:
     from keras import Input, Sequential, layers
 
@@ -71,6 +86,14 @@ def _checkers() -> Data:
     points = np.random.default_rng(1).uniform(0, 4, (9000, 4)).astype(np.float32)
     labels = points[:, :2].astype(int).sum(axis=1) % 2
     return split(points / 2 - 1, labels.astype(np.int32), 3000)
+
+
+def _parity() -> Data:
+    """Whether an even number of three bits is set, beside nine bits that say nothing."""
+    bits = np.random.default_rng(7).choice([-1.0, 1.0], (11_000, 12))
+    bits = bits + np.random.default_rng(8).normal(0, 0.4, bits.shape)
+    labels = (bits[:, :3].prod(axis=1) > 0).astype(np.int32)
+    return split(bits.astype(np.float32), labels, 3000)
 
 
 def _waves() -> Data:
@@ -222,10 +245,18 @@ def _calculator() -> Any:
     )
 
 
-EVIDENCE: tuple[PanelJob, ...] = (
+BOUND: tuple[PanelJob, ...] = (
     panel_job("pairs", _two_pictures, _halves_of_digits, None, 0.01, 3200,
               workers=4, boundaries=_FALLING, largest_scaling=8),
     panel_job("checkers", _dense(4, 2, 48, 32), _checkers, None, 0.02, 4800,
+              cluster="equal", boundaries=_FALLING, largest_scaling=8),
+)  # fmt: skip
+"""On these the rule for the bound of own momentum was chosen."""
+
+EVIDENCE: tuple[PanelJob, ...] = (
+    panel_job("order", _two_pictures, _order_of_digits, None, 0.01, 3200,
+              workers=4, boundaries=_FALLING, largest_scaling=8),
+    panel_job("parity", _dense(12, 2, 48, 32), _parity, None, 0.02, 4000,
               cluster="equal", boundaries=_FALLING, largest_scaling=8),
     panel_job("waves", _heard, _waves, None, 0.02, 2400,
               cluster="straggler", boundaries=((0.6, 0.1), (0.85, 0.01))),
