@@ -179,8 +179,8 @@ class LoopSwitch:
         self._is_behind = True  # until a step before the switch was seen
         plan, told = (os.environ.get(f"SYNCSWITCH_{name}") for name in ("PLAN", "SWITCH_STEP"))
         self._told_step = int(told) if told and not plan else None
-        self._plan = Path(plan) if plan else None
-        self._path = self._plan or Path(policy or "")
+        self._plan_path = Path(plan) if plan else None
+        self._path = self._plan_path or Path(policy or "")
         self._policy: TimingPolicy | None = None
         self._first: tuple[int, float | None, Metric] | None = None
         self._to_tell: str | None = None  # before the first step
@@ -190,10 +190,10 @@ class LoopSwitch:
         if plan or policy:
             self._policy, spec = _read(self._path, seed)
             if self._policy is None:
-                self._plan = self._path
+                self._plan_path = self._path
             self._guard = SwitchGuard(spec)
-            if self._plan is not None and (self._processes is None or self._processes[0]):
-                tell_run(self._plan)
+            if self._plan_path is not None and (self._processes is None or self._processes[0]):
+                tell_run(self._plan_path)
             self._tell_difference("steps", total_steps, spec.identity.total_worker_steps)
             self._tell_difference("processes", processes, spec.identity.workers)
             return
@@ -296,7 +296,7 @@ class LoopSwitch:
     @property
     def is_watched_from_outside(self) -> bool:
         """Whether whoever has started this process waits for its tests."""
-        return self._told_step is not None or self._plan is not None
+        return self._told_step is not None or self._plan_path is not None
 
     @property
     def _is_chief(self) -> bool:
@@ -329,7 +329,7 @@ class LoopSwitch:
 
     def _note_step(self, step: int) -> None:
         guard, course = self._guard, self._course
-        if guard is None or self._plan is not None or self._is_over or not self._is_chief:
+        if guard is None or self._plan_path is not None or self._is_over or not self._is_chief:
             return
         course.total_steps = guard.spec.identity.total_worker_steps
         course.stride = (
@@ -476,7 +476,7 @@ class LoopSwitch:
         metric = identity.metric
         is_finite = math.isfinite(value)
         accuracy = metric.accuracy(value) if is_finite else metric.worst_accuracy
-        is_unmeasured = self._plan is None and self._policy is None
+        is_unmeasured = self._plan_path is None and self._policy is None
         if is_unmeasured and not metric.is_possible(accuracy):
             raise UserError(
                 f"an evaluation has {metric.name} {value:g}, and without a policy it is an accuracy"
@@ -497,14 +497,14 @@ class LoopSwitch:
             self._is_watched = None if self._untested is None else False
             self._lost_seconds += seconds - mark.elapsed_seconds
             self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
-            if self._plan is not None:
-                tell_run(self._plan, event=event, failed=guard.failed[-1], back=mark.done)
+            if self._plan_path is not None:
+                tell_run(self._plan_path, event=event, failed=guard.failed[-1], back=mark.done)
                 report(step, seconds=seconds)
             return mark.done
         if not is_finite or step >= identity.total_worker_steps:
             self._is_over, self._course.total_steps = True, 0
             self._record(guard, step, seconds, diverged=not is_finite)
-        if self._plan is not None:
+        if self._plan_path is not None:
             losses = {"loss": loss} if math.isfinite(loss) else {}
             report(step, seconds=seconds, **{**losses, metric.name: value})
         return None
@@ -545,9 +545,9 @@ class LoopSwitch:
             "events": self.events,
             "guard": guard.outcome(first_done),
         }
-        if self._plan is not None:
+        if self._plan_path is not None:
             end = {"worker_steps": step, "training_seconds": seconds, "phases": phases}
-            tell_run(self._plan, **end, **results)
+            tell_run(self._plan_path, **end, **results)
         else:
             recorded = self._spooled(guard, step, seconds, phases, results)
             _LOG.warning("%s. %s", self._end_text(guard, phases, diverged=diverged), recorded)

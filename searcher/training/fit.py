@@ -17,7 +17,7 @@ from syncswitch.searcher.learning.next_run import NextRun
 from syncswitch.searcher.python_calls import checked
 from syncswitch.searcher.selection import filed_policy, is_policy_file
 from syncswitch.searcher.strategies.baseline import allowed_loss
-from syncswitch.searcher.training.policy import RunPlan, RunRequest, SwitchChoice, choose
+from syncswitch.searcher.training.policy import ChosenRun, RunRequest, SwitchChoice, choose
 from syncswitch.searcher.training.train import record_and_learn, trial_of
 from syncswitch.searcher.training.uses import RunRecorder
 from syncswitch.storage.database.defaults import database_url
@@ -210,7 +210,7 @@ def _chosen(
     found_for: ScheduledJob | None,
     *,
     is_recorded: bool,
-) -> RunPlan:
+) -> ChosenRun:
     """A run by a given policy; or one that does not learn, by the policy of its job, if any.
 
     `found_for` is the job of the policy's file. A policy of another job only says where to switch.
@@ -228,7 +228,7 @@ def _chosen(
     if own is not None and is_recorded and own.is_of(identity):
         seed = recorder.own_seed(identity) if request.seed is None else request.seed
         band = recorder.band(own) if when.guarded else None
-        return RunPlan(workload, identity, seed, NextRun(own, own.switch_percent, band))
+        return ChosenRun(workload, identity, seed, NextRun(own, own.switch_percent, band))
     if followed is None:
         followed = unmeasured_policy(identity, when.switch_at)
     if not is_recorded:
@@ -242,7 +242,7 @@ def _chosen(
     if band is None and (warning := unguarded_warning(followed)) is not None:
         _tell(warning)
     planned = NextRun(None, followed.switch_percent, band)
-    return RunPlan(workload, identity, request.seed or 0, planned, known)
+    return ChosenRun(workload, identity, request.seed or 0, planned, known)
 
 
 def _outcome(record: FitRecord) -> str:

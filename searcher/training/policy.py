@@ -164,7 +164,7 @@ class RunRequest:
 
 
 @dataclass(frozen=True)
-class RunPlan:
+class ChosenRun:
     """A run that is about to begin, with the workload as its trainer loaded it.
 
     At a switch point of the user's own it counts for a policy that it does not use.
@@ -177,7 +177,7 @@ class RunPlan:
     counts_for: TimingPolicy | None = None
 
 
-def choose(request: RunRequest) -> RunPlan:
+def choose(request: RunRequest) -> ChosenRun:
     """The run that its user, learning or the policy wants.
 
     Raises UserError if no cluster of this size can run these protocols, the job is too short for
@@ -191,7 +191,7 @@ def choose(request: RunRequest) -> RunPlan:
     return _chosen_by_policy(request)
 
 
-def _chosen_by_user(request: RunRequest, switch_percent: float) -> RunPlan:
+def _chosen_by_user(request: RunRequest, switch_percent: float) -> ChosenRun:
     """A run at a switch point of the user's own; its usual seed is 0, to compare such runs.
 
     One protocol alone is a run of the usual job where that begins with it; else there is a job of
@@ -202,10 +202,10 @@ def _chosen_by_user(request: RunRequest, switch_percent: float) -> RunPlan:
     begins = request.when.protocol is None or identity.first_protocol == usual
     planned = NextRun(None, switch_percent, may_begin=begins)
     known = request.recorder.policy_of(identity)
-    return RunPlan(workload, identity, request.seed or 0, planned, known)
+    return ChosenRun(workload, identity, request.seed or 0, planned, known)
 
 
-def _chosen_by_learning(request: RunRequest) -> RunPlan:
+def _chosen_by_learning(request: RunRequest) -> ChosenRun:
     """The next run, by the runs so far. It creates the database if need be."""
     workload, identity = _own_job(request)
     with open_database(request.recorder.url, create=True) as database:
@@ -213,7 +213,7 @@ def _chosen_by_learning(request: RunRequest) -> RunPlan:
     return _learning(request, workload, identity, planned, normal_reference(request.reference))
 
 
-def _chosen_by_policy(request: RunRequest) -> RunPlan:
+def _chosen_by_policy(request: RunRequest) -> ChosenRun:
     """A run that switches where its policy says, or where learning wants to try.
 
     A job that has none learns from its first run on, if it may.
@@ -272,7 +272,7 @@ def _chosen_by_policy(request: RunRequest) -> RunPlan:
         goes_on = request.interrupted(workload, percent)
         seed = goes_on.seed if goes_on else recorder.own_seed(identity)
         recorder.tell(f"this run has seed {seed}")
-    return RunPlan(workload, identity, seed, NextRun(policy, percent, band))
+    return ChosenRun(workload, identity, seed, NextRun(policy, percent, band))
 
 
 def _exact(
@@ -345,7 +345,7 @@ def _differences(job: ScheduledJob, request: RunRequest) -> list[list[Part]]:
     return differences
 
 
-def _begun(request: RunRequest, entries: Sequence[PolicyEntry]) -> RunPlan | None:
+def _begun(request: RunRequest, entries: Sequence[PolicyEntry]) -> ChosenRun | None:
     """The first real run of a job, from a policy of the same job on a simulated cluster."""
     for job in (entry.identity for entry in entries):
         workload: Any = request.trainer.load(request.reference, job.workers)
@@ -388,7 +388,7 @@ def _learning(
     identity: ScheduledJob,
     planned: NextRun,
     reference: str | None = None,
-) -> RunPlan:
+) -> ChosenRun:
     """A run that learns as it was planned, or the one that was interrupted.
 
     `reference` makes a job known to a database that does not know it yet.
@@ -404,7 +404,7 @@ def _learning(
     if seed is None:
         seed = goes_on.seed if goes_on else request.recorder.own_seed(identity, reference)
     request.recorder.tell(_run_text(identity, seed, planned))
-    return RunPlan(workload, identity, seed, planned)
+    return ChosenRun(workload, identity, seed, planned)
 
 
 _LOCAL = "qsr:8:{rate:g}:semi-sync"

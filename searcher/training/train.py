@@ -18,7 +18,7 @@ from syncswitch.searcher.backends.registry import TRAINING, trainer_named
 from syncswitch.searcher.learning.publishing import first_policy
 from syncswitch.searcher.mlflow import check_copies
 from syncswitch.searcher.strategies.baseline import allowed_loss
-from syncswitch.searcher.training.policy import RunPlan, RunRequest, SwitchChoice, choose
+from syncswitch.searcher.training.policy import ChosenRun, RunRequest, SwitchChoice, choose
 from syncswitch.searcher.training.resume import (
     InterruptedRun,
     RunCheckpoints,
@@ -263,7 +263,7 @@ def train(
 
 def record_and_learn(
     request: RunRequest,
-    chosen: RunPlan,
+    chosen: ChosenRun,
     record: TrialRecord,
     use_id: str,
     model: Path,
@@ -328,7 +328,7 @@ def _log_name(spec: TrialSpec) -> str:
     return f"{identity.name}-{identity.fingerprint[:12]}-{how}"
 
 
-def trial_of(chosen: RunPlan, tell: Tell) -> TrialSpec:
+def trial_of(chosen: ChosenRun, tell: Tell) -> TrialSpec:
     """The run as trainers take it.
 
     People are told where it has no guard, and its policy was found for guarded runs.

@@ -13,7 +13,7 @@ from syncswitch.cli.words import OPTION_WORDS
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.learning.next_run import NextRun
 from syncswitch.searcher.training.policy import (
-    RunPlan,
+    ChosenRun,
     RunRequest,
     SwitchChoice,
     _with_second_phases,
@@ -123,7 +123,7 @@ class KnownJob(LocalTrainer):
         return IDENTITY
 
 
-def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> RunPlan:
+def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> ChosenRun:
     when = SwitchChoice(
         guarded=is_guarded, learn=False if uses is None else None, expected_runs=uses or 1
     )
@@ -228,7 +228,7 @@ def test_a_run_may_fall_back_to_what_a_first_run_would_try(sqlite_url: str) -> N
         found = _with_second_phases(request, job, identity, planned)
         assert found.candidates == ()
         run = replace(found, band=Band(None, 0.01))
-        assert trial_of(RunPlan(job, identity, 0, run), print).fallbacks == found.fallbacks
+        assert trial_of(ChosenRun(job, identity, 0, run), print).fallbacks == found.fallbacks
         return [one.second_protocol for one in found.fallbacks]
 
     assert fallbacks("asp") == fallbacks(local) == ["asp", local]
