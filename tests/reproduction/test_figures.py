@@ -30,8 +30,8 @@ from reproduction.tables import (
     summary,
     timing,
 )
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import Evaluation
+from tests.failing import fails
 
 ASP_FIRST = ("asp", "bsp")
 SMALL, LARGE = "resnet32-cifar10-8", "resnet32-cifar10-16"
@@ -73,9 +73,9 @@ def test_another_accuracy_can_be_timed(paper_url: str) -> None:
 
 
 def test_what_is_missing_is_said_with_the_command_that_makes_it(paper_url: str) -> None:
-    with pytest.raises(UserError, match=f"python -m reproduction run stragglers {SMALL}"):
+    with fails("input-invalid", f"python -m reproduction run stragglers {SMALL}"):
         figure_rows(paper_url, "stragglers", SMALL)
-    with pytest.raises(UserError, match=f"no figure 'fig'; choose one of {', '.join(FIGURES)}"):
+    with fails("input-invalid", f"no figure 'fig'; choose one of {', '.join(FIGURES)}"):
         figure_rows(paper_url, "fig", SMALL)
 
 

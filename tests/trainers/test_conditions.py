@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from syncswitch.storage.errors import ErrorCode, UserError
+from syncswitch.storage.errors import ErrorCode
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.conditions import ConditionsChoice
+from tests.failing import fails
 from tests.wording import Said
 
 NOTHING = ConditionsChoice("none", "hot")
@@ -45,5 +46,5 @@ def test_what_does_not_fit_is_refused(said: Said) -> None:
 )
 def test_nothing_may_be_chosen_for_recorded_runs(chosen: ConditionsChoice, option: str) -> None:
     NOTHING.check_nothing_chosen("why")
-    with pytest.raises(UserError, match=f"^{option} cannot be used: why; leave it out$"):
+    with fails("parameters-conflict", f"^{option} cannot be used: why; leave it out$"):
         chosen.check_nothing_chosen("why")

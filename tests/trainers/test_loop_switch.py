@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import ErrorCode, PolicyError, TooNewError
+from syncswitch.storage.errors import ErrorCode, PolicyError
 from syncswitch.storage.marks import DeprecatedWarning
 from syncswitch.storage.policies.file import checksum_of, read_policy_file
 from syncswitch.storage.policies.registry import import_policies
@@ -23,6 +23,7 @@ from syncswitch.storage.records.job import OWN_MOMENTUM
 from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.loop_switch import LoopSwitch
+from tests.failing import fails
 from tests.records import changed
 from tests.storage.conftest import IDENTITY
 from tests.trainers.policies import level_band, policy_file
@@ -277,7 +278,7 @@ def test_a_loop_goes_on_that_the_first_version_has_saved(
 
 def test_a_state_of_a_newer_version_says_so(path: Path) -> None:
     state = {**json.loads(GOLDEN_STATE.read_text()), "schema_version": 2}
-    with pytest.raises(TooNewError, match=r"^the state of this loop was written by a newer"):
+    with fails("newer-version", r"^the state of this loop was written by a newer"):
         LoopSwitch(path).load_state_dict(state)
 
 
@@ -306,7 +307,7 @@ def test_a_policy_is_read_as_by_all_others(path: Path, changes: dict[str, Any]) 
     with pytest.raises(PolicyError) as here:
         LoopSwitch(path)
     assert str(here.value) == str(of_all.value)
-    with pytest.raises(PolicyError, match=r"^cannot read the policy file .*gone\.json: No such"):
+    with fails("file-unusable", r"^cannot read the policy file .*gone\.json: No such"):
         LoopSwitch(path.with_name("gone.json"))
 
 
@@ -331,7 +332,7 @@ def test_a_plan_that_was_altered_is_one_line(
     path.write_text(json.dumps(later))
     assert LoopSwitch(path).switch_step == 125
     path.write_text(json.dumps({"trial": {**plan, **changes}}))
-    with pytest.raises(PolicyError, match=rf"^the plan .*plan\.json was altered: {told}"):
+    with fails("policy-damaged", rf"^the plan .*plan\.json was altered: {told}"):
         LoopSwitch(path)
 
 

@@ -26,6 +26,7 @@ from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.replay import RecordedRun, Recording, ReplayTrainer, read_recording
 from syncswitch.trainers.trainer import Verdict
+from tests.failing import fails
 from tests.identities import GENERATED, UNRECORDED
 from tests.records import changed
 from tests.storage.conftest import IDENTITY as DIGITS
@@ -209,7 +210,7 @@ class TestRead:
         said = (
             r"^no complete runs of 'job' with bsp,asp in .*, those with treated[^\n]* import_runs"
         )
-        with pytest.raises(UserError, match=said):
+        with fails("nothing-recorded", said):
             read(database)
         searched.make(whole)
         assert [run.name for run in read(database).runs] == ["job-1 trial 4"]
@@ -322,7 +323,7 @@ class TestWhichWorkload:
         assert read(database, "somewhere/job.py:it", workers=4).identity == IDENTITY
         swapped = read_recording(database, "job", workers=None, protocols=("asp", "bsp"))
         assert swapped.switch_points == (25.0,)
-        with pytest.raises(UserError, match="no complete runs"):
+        with fails("nothing-recorded"):
             read(database, workers=16)
 
     def test_real_runs_come_before_those_of_a_simulated_cluster(self, database: Database) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.errors import PolicyError, RetryableError, UserError
 from syncswitch.storage.records.guard import (
     Band,
     BandPoint,
@@ -25,6 +24,7 @@ from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.loop_switch import LoopSwitch
 from syncswitch.trainers.trainer import Verdict
+from tests.failing import fails
 from tests.trainers.command.programs import GOOD, command, job_of, says, trial
 from tests.trainers.jobs import RecordingObserver
 
@@ -202,7 +202,7 @@ def test_after_a_crash_it_goes_on_from_the_checkpoint(tmp_path: Path, behaviour:
     spec = trial(job, 40.0, band=BAND if behaviour == "low" else None, retry_percents=())
     trainer = CommandTrainer(job)
     folders = []
-    with pytest.raises(RetryableError, match="exit status 1, at step 70 of 100"):
+    with fails("command-failed", "exit status 1, at step 70 of 100"):
         trainer.train(spec)
     folders.append(str(trainer.last_folder))
     if behaviour == "low":
@@ -216,7 +216,7 @@ def test_after_a_crash_it_goes_on_from_the_checkpoint(tmp_path: Path, behaviour:
             *usual(50, 60, 70, 80, 90, 100, offset=record.guard.lost_seconds),
         ]
         return
-    with pytest.raises(RetryableError, match="exit status 1, at step 70 of 100"):
+    with fails("command-failed", "exit status 1, at step 70 of 100"):
         trainer.train(spec)
     record = trainer.train(spec)
     # The second one has left no checkpoint.
@@ -410,15 +410,15 @@ def test_a_plan_and_a_loop_of_a_newer_version_say_so(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({**json.loads(GOLDEN_PLAN.read_text()), "schema_version": 2}))
     newer = "was written by a newer syncswitch: its schema version is 2; allowed: 1; update"
-    with pytest.raises(PolicyError, match=rf"^the plan {plan} {newer}"):
+    with fails("newer-version", rf"^the plan {plan} {newer}"):
         LoopSwitch(plan)
     told = "open(folder + '/loop.jsonl', 'w').write('{\"schema_version\": 2}')"
-    with pytest.raises(UserError, match=rf"^line 1 of .*loop\.jsonl {newer}"):
+    with fails("newer-version", rf"^line 1 of .*loop\.jsonl {newer}"):
         trained(says(tmp_path, GOOD, told))
 
 
 @pytest.mark.parametrize("line", ["oops", "[]", '{"guard": null}', '{"event": {"kind": "x"}}'])
 def test_what_no_loop_of_this_version_says_is_one_line(tmp_path: Path, line: str) -> None:
     told = f"open(folder + '/loop.jsonl', 'w').write({line!r})"
-    with pytest.raises(UserError, match=r"^line 1 of .*loop\.jsonl was not written by LoopSwitch "):
+    with fails("result-invalid", r"^line 1 of .*loop\.jsonl was not written by LoopSwitch "):
         trained(says(tmp_path, GOOD, told))

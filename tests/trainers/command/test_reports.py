@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import last_lines
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import TrialSpec
@@ -26,6 +25,7 @@ from syncswitch.trainers.command.reports import (
     pattern_reader,
     size_bytes,
 )
+from tests.failing import fails
 from tests.identities import GENERATED
 from tests.records import changed
 from tests.wording import Said
@@ -144,7 +144,7 @@ def test_output_is_read_with_a_pattern() -> None:
     ],
 )
 def test_a_pattern_that_finds_nothing_is_refused(text: str, metric: Metric, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with fails("parameter-invalid", message):
         pattern_reader(text, metric)
 
 
@@ -292,7 +292,7 @@ def test_an_attempt_goes_on_where_the_one_before_left_a_checkpoint(
 @pytest.mark.parametrize("steps", [(20, 40), (20, 40, 50), (50,)])
 def test_a_command_that_ends_too_early_is_refused(steps: tuple[int, ...]) -> None:
     found = followed(*((step, step / 10, 0.5) for step in steps))
-    with pytest.raises(UserError, match=rf"step {steps[-1]} of 100; give the number"):
+    with fails("result-invalid", rf"step {steps[-1]} of 100; give the number"):
         found.check_whole()
     # A loop that reports before each interval leaves out the last one.
     found = followed(*((step, step / 10, 0.5) for step in range(0, 100, 10)))
@@ -389,7 +389,7 @@ def test_a_flood_is_read_in_parts_and_to_its_end_when_it_is_over(path: Path) -> 
 
 
 def test_what_is_no_file_is_refused_and_of_others_the_end_is_shown(path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+    with fails("result-invalid", "cannot be read: Is a directory"):
         list(GrowingFile(path.parent).new_lines())
     assert (last_lines(path, 3), size_bytes(path)) == ([], 0)
     append(path, "first\n" + "x" * 50_000 + "\n\n last \nend")
@@ -397,7 +397,7 @@ def test_what_is_no_file_is_refused_and_of_others_the_end_is_shown(path: Path) -
     assert size_bytes(path) > 50_000
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(UserError, match="cannot be read: it is not a regular file"):
+    with fails("result-invalid", "cannot be read: it is not a regular file"):
         list(GrowingFile(path).new_lines())
     assert last_lines(path, 3) == []
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import Data, chance_accuracy, class_numbers
 from syncswitch.trainers.job.pipelines import Leaf, flatten, take_rows, unflatten
+from tests.failing import fails
 from tests.wording import Said
 
 ONE = np.zeros(3)
@@ -139,7 +139,7 @@ def test_ragged_examples_keep_their_lengths() -> None:
     assert through(words, [1, 0]).to_list() == [[b"c"], [b"a", b"b"]]
     assert take_rows(ragged, np.array([2, 0])).to_list() == [[4], [1, 2, 3]]
     deeper = tf.ragged.constant([[[1], [2, 3]], [[4]]])
-    with pytest.raises(WorkloadError, match="train_inputs is ragged in 2 dimensions; give"):
+    with fails("workload-unsuitable", "train_inputs is ragged in 2 dimensions; give"):
         flatten("train_inputs", deeper)
 
 
@@ -153,7 +153,7 @@ def test_sparse_examples_are_those_of_the_matrix() -> None:
         assert isinstance(found, tf.SparseTensor)
         assert (tf.sparse.to_dense(found).numpy() == dense[[2, 1, 0]]).all()
         assert (take_rows(sparse, np.array([2, 0])).toarray() == dense[[2, 0]]).all()
-    with pytest.raises(WorkloadError, match=r"sparse tensor of shape \(3,\); give a matrix"):
+    with fails("workload-unsuitable", r"sparse tensor of shape \(3,\); give a matrix"):
         flatten("train_inputs", tf.sparse.from_dense([0.0, 1.0, 2.0]))
 
 
@@ -163,5 +163,5 @@ def test_tables_of_pandas_are_arrays() -> None:
     frame = pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]})
     assert through(frame, [1]).tolist() == [[2.0, 1.5]]
     assert through(dict(frame), [1])["b"].tolist() == [1.5]
-    with pytest.raises(WorkloadError, match="train_inputs mixes int, str; give numbers alone"):
+    with fails("workload-unsuitable", "train_inputs mixes int, str; give numbers alone"):
         flatten("train_inputs", frame.assign(b=["x", "y"]))

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.embeddings import Lookups, embeddings_of, thin_embeddings, thin_layers
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import build_model
+from tests.failing import fails
 from tests.trainers.clicks import CLICKS, ITEMS, USERS, WHOLE, WIDTH, clicks_model
 from tests.wording import Said
 
@@ -143,7 +143,7 @@ def test_only_the_table_with_values_is_moved_whole(
     (thin,) = embeddings_of(built("set"))
     assert thin.layer != "other"
     assert embeddings_of(built("loaded")) == ()
-    with pytest.raises(WorkloadError, match=r"model\(\) failed with ValueError: of another kind"):
+    with fails("workload-unsuitable", r"model\(\) failed with ValueError: of another kind"):
         built("wrong")
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import rate_function
@@ -18,6 +17,7 @@ from syncswitch.trainers.job.keras_parts import (
     metric_of,
     schedule_boundaries,
 )
+from tests.failing import fails
 from tests.trainers.jobs import CONSTANT, DENSE, dense_model
 from tests.wording import Said
 
@@ -82,7 +82,7 @@ def test_a_rate_below_zero_is_refused_when_it_comes(keras: Any) -> None:
     workload = replace(DENSE, learning_rate=Falling, learning_rate_boundaries=())
     rate_at = rate_function(workload)
     assert rate_at(5) == pytest.approx(0.0, abs=1e-9)
-    with pytest.raises(WorkloadError, match=r"gives -0.0[12]\d* at worker-step 6"):
+    with fails("workload-unsuitable", r"gives -0.0[12]\d* at worker-step 6"):
         rate_at(6)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.pipelines import PipelinePieces, read_pipeline
 from syncswitch.trainers.job.sources import Rows
+from tests.failing import fails
 from tests.wording import Said
 
 
@@ -134,7 +134,7 @@ def test_what_is_prepared_is_read_once_by_whoever_asks() -> None:
 def test_a_block_that_is_not_what_it_was_is_refused_until_it_is() -> None:
     source = Counted(4)
     source.extra = 1
-    with pytest.raises(WorkloadError, match="piece 0 had 4 examples, and has 5 now"):
+    with fails("workload-unsuitable", "piece 0 had 4 examples, and has 5 now"):
         source.read(np.array([1]))
     source.extra = 0
     assert source.read(np.array([1]))[0] == [1]

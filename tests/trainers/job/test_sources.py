@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.sources import NumpyFiles, TFRecordFiles
+from tests.failing import fails
 from tests.trainers.shipping import shipped
 from tests.wording import Said
 
@@ -83,7 +83,7 @@ def test_files_have_to_stay_as_they_are(
     source.check()
     change(path)
     for use in (source.check, lambda: read(source, 1)):
-        with pytest.raises(WorkloadError, match=words):
+        with fails("workload-unsuitable", words):
             use()
 
 
@@ -104,7 +104,7 @@ def test_rows_come_from_each_file(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[1], labels[wanted])
         assert not any(isinstance(part, np.memmap) for part in found)
     saved(tmp_path / "y.npy", labels[:5])
-    with pytest.raises(WorkloadError, match=r"y\.npy has changed"):
+    with fails("workload-unsuitable", r"y\.npy has changed"):
         source.read(wanted)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import ErrorCode, PolicyError, UserError
+from syncswitch.storage.errors import ErrorCode
 from syncswitch.storage.policies.unguarded import unguarded_warning
+from tests.failing import fails
 from tests.records import changed
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.trainers.jobs import (
@@ -147,7 +148,7 @@ def test_it_goes_on_from_one_fit_to_the_next(model: Any, rates: Any) -> None:
     fit(model, switch, rates)
     assert switch.worker_step == W
     assert rates.seen == [N * ETA] * 3 + [ETA] * 28
-    with pytest.raises(UserError, match=r"all 40 worker-steps of the policy are done \(at 40\)"):
+    with fails("input-invalid", r"all 40 worker-steps of the policy are done \(at 40\)"):
         fit(model, switch)
 
 
@@ -263,7 +264,7 @@ def test_a_mirrored_strategy_is_scaled_on_each_replica() -> None:
 def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(keras: Any, own_model: Any) -> None:
     schedule = keras.optimizers.schedules.CosineDecay(ETA, 100)
     own_model.compile(keras.optimizers.SGD(schedule), mean_output)
-    with pytest.raises(UserError, match="the learning rate of SGD is a schedule"):
+    with fails("input-invalid", "the learning rate of SGD is a schedule"):
         fit(own_model, make(JOB))
     switch = make(JOB, scale_learning_rate=False)
     fit(own_model, switch)
@@ -279,7 +280,7 @@ def test_a_policy_file_and_a_line_in_the_log(
         fit(model, make(path, scale_learning_rate=False))
     # What fit lacks is said once in a process, here or in another test.
     assert caplog.messages[0] == "switched from bsp to asp after 12 of 40 worker-steps"
-    with pytest.raises(PolicyError, match="cannot read the policy file"):
+    with fails("file-unusable", "cannot read the policy file"):
         make(str(tmp_path / "other.json"))
 
 
@@ -450,7 +451,7 @@ def test_a_metric_of_another_name_is_found_or_refused(
         switch.on_epoch_end(0, logs)
         assert switch._monitor == expected
         return
-    with pytest.raises(UserError, match=r"validations measure val_loss, .* give .* monitor="):
+    with fails("result-invalid", r"validations measure val_loss, .* give .* monitor="):
         switch.on_epoch_end(0, logs)
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import ErrorCode, WorkloadError
+from syncswitch.storage.errors import ErrorCode
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import build_metric, build_model, metric_of
 from syncswitch.trainers.job.workload import Workload
+from tests.failing import fails
 from tests.trainers.jobs import dense_model, digits_data
 from tests.wording import Said
 
@@ -262,7 +263,7 @@ def test_what_does_not_fit_is_said(keras: Any, said: Said) -> None:
 def test_an_endless_pipeline_is_refused_when_it_is_read(keras: Any) -> None:
     endless = dataset().repeat()
     found = made(binary_model(keras), endless, None, validation_data=TEST, steps_per_epoch=3)
-    with pytest.raises(WorkloadError, match="the x pipeline is endless; leave out repeat"):
+    with fails("workload-unsuitable", "the x pipeline is endless; leave out repeat"):
         found.load_data()
 
 
@@ -322,7 +323,7 @@ def test_a_class_of_ones_own_is_given_as_a_function_that_builds_it(keras: Any) -
         return model
 
     words = "^Keras cannot copy model 'own.*', a Own [(].*give a function that builds and compiles"
-    with pytest.raises(WorkloadError, match=words):
+    with fails("workload-unsuitable", words):
         made(build())
     one, other = (made(build).model() for _ in range(2))
     assert [tuple(value.shape) for value in one.weights] == [(4, 1), (1,)]
@@ -342,5 +343,5 @@ def test_a_training_of_ones_own_is_refused(keras: Any, name: str) -> None:
     inputs = keras.Input((4,))
     model = kind(inputs, keras.layers.Dense(1)(inputs))
     model.compile("sgd", "mse")
-    with pytest.raises(WorkloadError, match=f"a Own, has its own {name}, which no run would"):
+    with fails("workload-unsuitable", f"a Own, has its own {name}, which no run would"):
         made(model)

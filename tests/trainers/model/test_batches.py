@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.model.batches import Outputs, Weighted
 from syncswitch.trainers.model.function import ModelFunction
+from tests.failing import fails
 from tests.trainers.jobs import CONSTANT, DENSE, digits_data
 from tests.wording import Said
 
@@ -114,7 +114,7 @@ def test_of_several_outputs_one_decides(keras: Any, wanted: str | None) -> None:
     model = two_outputs(keras)
     outputs = Outputs(replace(CONSTANT, metric_output=wanted), model)
     expected = f"metric_output is {wanted!r}, and the model has the outputs 'kind', 'size'; give"
-    with pytest.raises(WorkloadError, match=expected):
+    with fails("workload-unsuitable", expected):
         outputs.decisive(NAMED, model(X))
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -27,6 +26,7 @@ from syncswitch.trainers.keras_api.from_compiled import from_compiled
 from syncswitch.trainers.model.state import read_checkpoint, restored_model
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 from syncswitch.trainers.trainer import Trainer
+from tests.failing import fails
 from tests.records import changed
 from tests.trainers.simulated.clusters import VARIED
 
@@ -550,7 +550,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_not_be_fit_is_refused_in_one_line(keras: Any, name: str) -> None:
     case, expected = REFUSED[name]
-    with pytest.raises(WorkloadError, match=expected) as error:
+    with fails("workload-unsuitable", expected) as error:
         our_run(
             replace(case, x=np.zeros((N, 7, 2))) if "stateful" in case.row else case,
             case.compiled(),

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
@@ -22,6 +21,7 @@ from syncswitch.trainers.model.function import (
 )
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.shipped import ShippedFunction
+from tests.failing import fails
 from tests.trainers.jobs import BRIEF, CONSTANT, Gate, constant_data, digits_model
 from tests.trainers.shipping import received
 
@@ -274,7 +274,7 @@ class TestShipped:
                 constant_data(), transform=lambda x, y, seed, change=change: (change(x, seed), y)
             )
             *_, step = traced(CONSTANT, data)
-            with pytest.raises(WorkloadError, match=words):
+            with fails("workload-unsuitable", words):
                 ShippedFunction.of(step, CONSTANT)
 
 

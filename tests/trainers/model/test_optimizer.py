@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.keras_parts import EXCLUDED
 from syncswitch.trainers.model.layout import FlatLayout
 from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
+from tests.failing import fails
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, momentum_answer
 
 # That of `CONSTANT`.
@@ -96,7 +96,7 @@ class TestKerasOptimizer:
             def build(self, variables: Any) -> None:
                 raise NotImplementedError("no such thing")
 
-        with pytest.raises(WorkloadError, match="Broken cannot be built") as error:
+        with fails("workload-unsuitable", "Broken cannot be built") as error:
             made_of(Broken)
         assert "\n" not in str(error.value)
 
@@ -124,5 +124,5 @@ def test_a_missing_or_misshapen_array_is_refused() -> None:
 
 def test_only_float32_is_taken() -> None:
     double = SimpleNamespace(name="kernel", shape=(2,), dtype="float64", path="model/kernel")
-    with pytest.raises(WorkloadError, match="parameter 'model/kernel' is float64"):
+    with fails("workload-unsuitable", "parameter 'model/kernel' is float64"):
         FlatLayout.of([(0, double)], "parameter")

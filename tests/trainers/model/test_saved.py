@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import UserError
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.saved import check_model_path, export_model, saving_problem
 from syncswitch.trainers.model.state import restored_model, write_checkpoint
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import Observer
+from tests.failing import fails
 from tests.trainers.jobs import DENSE, digits_model, spec_of
 from tests.trainers.model.test_state import manager_of
 from tests.wording import Said
@@ -145,7 +145,7 @@ def test_runs_that_end_at_once_keep_each_other(tmp_path: Path) -> None:
 def test_weights_do_not_replace_what_are_none(tmp_path: Path) -> None:
     path = tmp_path / "model.weights.h5"
     path.write_text("a shopping list")
-    with pytest.raises(UserError, match="that file is not a Keras model"):
+    with fails("file-unusable", "that file is not a Keras model"):
         check_model_path(path)
-    with pytest.raises(UserError, match="or for the weights alone in"):
+    with fails("file-unusable", "or for the weights alone in"):
         check_model_path(tmp_path / "model.h5")

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.loading import import_file
 from syncswitch.trainers.job.pipelines import Leaf, PipelinePieces
 from syncswitch.trainers.job.sources import Array, ArraySource, Rows, Source
 from syncswitch.trainers.model.shipped import ShippedSource
+from tests.failing import fails
 from tests.trainers.jobs import CONSTANT
 from tests.trainers.shipping import shipped
 from tests.warm_program import run_code
@@ -51,7 +51,7 @@ def test_python_in_a_pipeline_is_refused() -> None:
         lambda _: of.from_generator(lambda: iter(range(2)), tf.int64),
     ):
         words = "or pipeline uses a function of Python .*'in-process'"
-        with pytest.raises(WorkloadError, match=words):
+        with fails("workload-unsuitable", words):
             ShippedSource.of(PipelinePieces(3, pipeline, 2), CONSTANT)
 
 
@@ -76,7 +76,7 @@ class Holder(Source):
 )
 def test_what_is_no_data_is_refused_in_one_line(held: Any, kind: str) -> None:
     words = rf"^workload 'constant-gradient': its source Holder cannot be sent .* holds a {kind};"
-    with pytest.raises(WorkloadError, match=words) as error:
+    with fails("workload-unsuitable", words) as error:
         ShippedSource.of(Holder(held), CONSTANT)
     assert "\n" not in str(error.value)
 
@@ -135,6 +135,6 @@ def test_a_module_is_not_imported_because_somebody_names_it(
         (sources, "os.PathLike"),
     ):
         for reference in (None, "digits"):
-            with pytest.raises(WorkloadError, match=f"class {name} of the source is not where"):
+            with fails("workload-unsuitable", f"class {name} of the source is not where"):
                 ShippedSource(module, name, {}, {}, None).restored(reference)
     assert capfd.readouterr().out == ""

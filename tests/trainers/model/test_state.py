@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.errors import TooNewError, UserError
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
@@ -33,6 +33,7 @@ from syncswitch.trainers.model.state import (
 )
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import Observer
+from tests.failing import fails
 from tests.properties import FIXTURES_STAY, more_examples
 from tests.trainers.clicks import CLICKS, USERS, WIDTH
 from tests.trainers.final import assert_bitwise_equal
@@ -135,9 +136,9 @@ def test_a_checkpoint_of_a_newer_version_is_not_passed_over(tmp_path: Path) -> N
     """To begin anew would remove it."""
     path = rewritten(tmp_path / "c.npz", schema_version=np.array(2))
     newer = rf"^checkpoint {path} was written by a newer syncswitch: .* update syncswitch$"
-    with pytest.raises(TooNewError, match=newer):
+    with fails("newer-version", newer):
         read_checkpoint(path)
-    with pytest.raises(TooNewError, match=newer):
+    with fails("newer-version", newer):
         own_checkpoint(spec_of(DENSE, 2, 50.0), path)
 
 
@@ -302,7 +303,7 @@ class TestCheckpointManager:
             given = spec_of(job, 4, 100.0)
             other = manager_of(job)
             other.save(path, (25.0,), some_state(other), given, log_of(given, done))
-            with pytest.raises(UserError, match=f"^checkpoint {path} .*{words}") as error:
+            with fails("checkpoint-unusable", f"^checkpoint {path} .*{words}") as error:
                 manager.begin(replace(spec, fork_from=path), log_of(spec))
             assert "\n" not in str(error.value)
 
@@ -324,7 +325,7 @@ def test_a_model_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
         file.writestr("config.json", "{}")
     check_model_path(path)
     path.write_text("a shopping list")
-    with pytest.raises(UserError, match=r"model\.keras': that file is not a Keras model"):
+    with fails("file-unusable", r"model\.keras': that file is not a Keras model"):
         check_model_path(path)
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from syncswitch.storage.errors import UserError
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.ds_sync import DSSync, partition
+from tests.failing import fails
 from tests.properties import more_examples
 from tests.trainers.protocols.protocol_contract import (
     EVENTS,
@@ -135,7 +135,7 @@ class TestDSSync(ProtocolContract):
         assert {worker for group in groups for worker in group} <= ends.keys()
 
     def test_the_size_of_the_groups_has_to_divide_the_cluster(self) -> None:
-        with pytest.raises(UserError, match=r"workers is 6: .*'ds-sync:4' .* one of 1, 2, 3, 6$"):
+        with fails("parameter-invalid", r"workers is 6: .*'ds-sync:4' .* one of 1, 2, 3, 6$"):
             choose_protocol("ds-sync:4").check_cluster(6)
         for size in (1, 2, 3, 6):
             choose_protocol(f"ds-sync:{size}").check_cluster(6)

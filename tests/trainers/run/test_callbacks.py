@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
+from tests.failing import fails
 from tests.trainers.jobs import CONSTANT, RecordingObserver, spec_of
 
 # Tests after 4, 8 and 10 worker-steps.
@@ -147,7 +147,7 @@ def _wrong(keras: Any) -> dict[Any, str]:
 def test_what_cannot_be_used_is_said_in_one_line(keras: Any) -> None:
     for callback, expected in _wrong(keras).items():
         workload = replace(SHORT, callbacks=partial(list, [callback]))
-        with pytest.raises(WorkloadError, match=expected) as error:
+        with fails("workload-unsuitable", expected) as error:
             tell(workload, [4])
         assert "\n" not in str(error.value)
 
@@ -168,7 +168,7 @@ def callbacks():
 workload = Workload("stopping", never, never, "none", 8, 4, 0.1, 4, callbacks=callbacks)
 """
     )
-    with pytest.raises(WorkloadError, match="callback EarlyStopping cannot be used here"):
+    with fails("workload-unsuitable", "callback EarlyStopping cannot be used here"):
         load_local_workload(f"{tmp_path}/stopping.py:workload", 2)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import (
     Evaluation,
@@ -28,6 +28,7 @@ from syncswitch.trainers.run.tensorboard import (
     run_folder_name,
 )
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
+from tests.failing import fails
 from tests.identities import GENERATED
 from tests.records import changed
 
@@ -242,8 +243,8 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(
     check_tensorboard(tmp_path / "new" / "folder")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="it cannot be made"):
+    with fails("file-unusable", "it cannot be made"):
         check_tensorboard(tmp_path / "file" / "folder")
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(UserError, match=r"pip install 'syncswitch\[tensorboard\]'"):
+    with fails("package-missing"):
         check_tensorboard(tmp_path)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+from tests.failing import fails
 from tests.trainers.clicks import (
     ALIKE,
     CLICKS,
@@ -123,7 +123,7 @@ def test_a_run_that_fails_goes_back_to_the_rows_at_its_switch_bit_for_bit(
 
 def test_whole_models_cannot_be_averaged(make_trainer: MakeTrainer) -> None:
     spec = spec_of(CLICKS, WORKERS, 50.0, protocols=("bsp", "local-sgd:3"))
-    with pytest.raises(UserError, match=r"'local-sgd:3' averages whole models, .* layer 'user' by"):
+    with fails("protocol-unsuitable"):
         make_trainer(CLICKS, WORKERS).train(spec)
 
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_trained_by_rows_is_refused(said: Said) -> None:
         said.refusal(
             "workload-unsuitable", SimulatedTrainer, replace(CLICKS, **fields), WORKERS, VARIED
         )
-    with pytest.raises(WorkloadError, match=r"layer 'item' is asked for row (79|80) and has 41"):
+    with fails("workload-unsuitable", r"layer 'item' is asked for row (79|80) and has 41"):
         SimulatedTrainer(replace(CLICKS, data=wrong_data), WORKERS, VARIED)
 
 

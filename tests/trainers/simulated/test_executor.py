@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
@@ -20,6 +19,7 @@ from syncswitch.trainers.simulated.executor import (
     mean_of,
     with_patches,
 )
+from tests.failing import fails
 from tests.trainers.jobs import DENSE, digits_data, normalized_model
 
 MakeSource = Callable[..., tuple[GradientSource, ModelFunction]]
@@ -231,6 +231,6 @@ class TestPatches:
 
 
 def test_what_does_not_fit_together_is_one_line(keras: Any, make_source: MakeSource) -> None:
-    with pytest.raises(WorkloadError, match="do not fit together") as error:
+    with fails("workload-unsuitable", "do not fit together") as error:
         make_source(replace(DENSE, loss="mse"))
     assert "\n" not in str(error.value)

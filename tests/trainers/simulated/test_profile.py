@@ -13,6 +13,7 @@ from syncswitch.trainers.simulated.profile import (
     profile_names,
     write_profile,
 )
+from tests.failing import fails
 from tests.wording import Said
 
 PLAIN: dict[str, Any] = {"compute_seconds": 0.05}
@@ -113,7 +114,7 @@ class TestWhatIsRefused:
 
     def test_where_it_cannot_be_written_is_said(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
-        with pytest.raises(UserError, match="file"):
+        with fails("file-unusable", "file"):
             write_profile(ClusterProfile(**PLAIN), tmp_path / "file" / "profile.json")
 
 

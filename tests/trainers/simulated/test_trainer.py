@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -27,6 +26,7 @@ from syncswitch.trainers.simulated.trainer import (
     gradients_at_once,
     simulated_identity,
 )
+from tests.failing import fails
 from tests.records import changed
 from tests.trainers import jobs
 from tests.trainers.batch_contract import COUNTING, BatchContract
@@ -349,12 +349,12 @@ class TestLargeClusters:
         assert not np.array_equal(end.parameters, single.parameters)
 
     def test_too_many_for_the_memory_are_refused_in_one_line(self) -> None:
-        with pytest.raises(UserError, match=r"^1000000000000 simulated .*GiB.* workers$"):
+        with fails("cluster-unusable"):
             SimulatedTrainer(CONSTANT, 10**12, EVEN)
 
 
 def test_protocols_that_are_not_for_so_many_workers_are_refused(make_trainer: MakeTrainer) -> None:
-    with pytest.raises(UserError, match=r"workers is 4: .* cannot be used"):
+    with fails("parameter-invalid", r"workers is 4: .* cannot be used"):
         make_trainer(BRIEF, 4).train(spec_of(BRIEF, 4, 50.0, protocols=("bsp", "ds-sync:3")))
 
 

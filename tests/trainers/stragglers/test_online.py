@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent
 from syncswitch.trainers.stragglers.detector import DetectorSettings
 from syncswitch.trainers.stragglers.online import NO_DECISION, ONLINE, Decision, OnlineController
+from tests.failing import fails
 
 QUICK = DetectorSettings(window_steps=2, consecutive_windows=3)
 SLOW_SECONDS, FAST_SECONDS = 4.0, 1.0
@@ -230,5 +230,5 @@ class TestEveryPolicy:
         assert run.protocol == "first"
 
     def test_an_unknown_policy_is_one_clear_line(self) -> None:
-        with pytest.raises(UserError, match=r"^online policy 'eager': .* none, greedy, elastic$"):
+        with fails("parameter-invalid", r"^online policy 'eager': .* none, greedy, elastic$"):
             OnlineController("eager", range(2))

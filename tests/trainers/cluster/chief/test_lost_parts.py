@@ -35,6 +35,7 @@ from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
 from syncswitch.trainers.model.state import read_checkpoint
+from tests.failing import fails
 from tests.trainers.cluster.launchers import connected_trainer, new_launcher, processes_of
 from tests.trainers.final import train_to_end
 from tests.trainers.jobs import (
@@ -268,7 +269,7 @@ def test_workers_that_do_not_come_back_are_done_without(
     staying.clear()
     trained.trainer._cluster.repair()
     staying += (WORKER, 0), (WORKER, 1)
-    with pytest.raises(RetryableError, match=r"^no worker is left: worker \d stays away: "):
+    with fails("cluster-lost", r"^no worker is left: worker \d stays away: "):
         trained.train(tmp_path, "kill:worker=1,at=30%", "kill:worker=0,at=30%")
     staying.clear()
     trained.train(tmp_path)

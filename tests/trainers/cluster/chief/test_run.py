@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -22,6 +21,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.stragglers.online import OnlineController
 from syncswitch.trainers.trainer import Verdict
+from tests.failing import fails
 from tests.trainers import jobs
 from tests.trainers.final import train_to_end
 from tests.trainers.jobs import (
@@ -157,7 +157,7 @@ def train_each_step_once(
 
 def test_what_a_launcher_cannot_do_is_refused(make_trainer: MakeTrainer) -> None:
     conditions = RunConditions(injections=("hang:worker=0,at=30%",))
-    with pytest.raises(UserError, match="hang:worker=0"):
+    with fails("parameter-invalid", "hang:worker=0"):
         make_trainer(COUNTING, 1).train(spec_of(COUNTING, 1, 50.0, conditions=conditions))
 
 
@@ -303,7 +303,7 @@ class TestResume:
         other = replace(BRIEF, learning_rate=0.03)
         identity = spec_of(other, 4, 50.0, protocols=("bsp", "local-sgd:1")).identity
         spec = replace(self.spec(tmp_path, resume=True), identity=identity)
-        with pytest.raises(UserError, match="of another run: job was"):
+        with fails("checkpoint-unusable", "of another run: job was"):
             make_trainer(other, 4).train(spec)
 
 

@@ -30,6 +30,7 @@ from syncswitch.trainers.cluster.members.cluster import (
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.trainer import Verdict
+from tests.failing import fails
 from tests.trainers.batch_contract import BatchContract
 from tests.trainers.clicks import adam
 from tests.trainers.cluster.members.cluster_contract import NORMALIZED
@@ -197,7 +198,7 @@ class TestErrors:
         monkeypatch.setattr(ThreadsCluster, "restart_servers", restart)
         observer = RecordingObserver()
         message = r"^the parameter server was lost 11 times \(connection reset\)$"
-        with pytest.raises(RetryableError, match=message):
+        with fails("cluster-lost", message):
             make_trainer(LONG, 4).train(spec_of(LONG, 4, 50.0, protocols=pair), observer)
         assert len(starts) == 10
         assert Counter(event.kind for event in observer.events)["rebuilt"] == 9

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.exchange import worker as workers
 from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import Hold
@@ -22,6 +21,7 @@ from syncswitch.trainers.cluster.members.program import BESIDE_GPU, Program
 from syncswitch.trainers.model.feed import HeldFeed, feed_of
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.protocols import Exchange
+from tests.failing import fails
 from tests.trainers.clicks import adam
 from tests.trainers.cluster.members.cluster_contract import (
     NORMALIZED,
@@ -112,7 +112,7 @@ def test_many_replicas_at_once_do_not_touch_one_another() -> None:
 
 def test_a_worker_that_sees_no_gpu_says_what_to_do() -> None:
     program = Program(CONSTANT, CONSTANT.load_data(), has_gpus=True)
-    with pytest.raises(UserError, match="and sees none; look at its driver"):
+    with fails("cluster-unusable"):
         step_of(program.worker_plan, HeldFeed(()))
 
 

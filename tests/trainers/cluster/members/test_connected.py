@@ -14,7 +14,6 @@ import numpy as np
 import psutil
 import pytest
 
-from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Hello, Hold
 from syncswitch.trainers.cluster.exchange.remote import RemotePeer
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
@@ -26,6 +25,7 @@ from syncswitch.trainers.cluster.members.launcher import ProcessState, ProcessSt
 from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group
+from tests.failing import fails
 from tests.processes import until
 from tests.trainers.clicks import of_keras
 from tests.trainers.cluster.launchers import all_gone, new_launcher, process_of, processes_of
@@ -192,7 +192,7 @@ class TestWorkersThatAreLost:
         kill(rows, (WORKER, 1))
         rows.fence(1)
         monkeypatch.setattr(launcher_of(rows), "start", lambda part, chief: None)
-        with pytest.raises(RetryableError, match=r"^worker 1 is no longer expected$"):
+        with fails("cluster-lost", r"^worker 1 is no longer expected$"):
             rows.revive(1, lambda: False)
 
 
@@ -307,7 +307,7 @@ class TestStart:
                     super().start(part, chief)
                     started.append(process_of(self, part))
 
-        with pytest.raises(RetryableError, match=DIED):
+        with fails("cluster-lost", DIED):
             ConnectedCluster(program_of(ROWS), 2, new_launcher(tmp_path, 2, Deadly))
         assert len(started) == 2
         assert all_gone(started)
@@ -325,7 +325,7 @@ class TestStart:
 
         launcher = new_launcher(tmp_path, 1, Silent)
         launcher.start_seconds = 1.0
-        with pytest.raises(RetryableError, match=r"^worker 0 did not connect within 1 s: pending$"):
+        with fails("cluster-lost", r"^worker 0 did not connect within 1 s: pending$"):
             ConnectedCluster(program_of(ROWS), 1, launcher)
 
     def test_what_workers_cannot_build_is_an_error(
@@ -336,7 +336,7 @@ class TestStart:
         program.__dict__["worker_plan"] = replace(
             plan, step=replace(plan.step, library=b"nonsense")
         )
-        with pytest.raises(RetryableError, match="worker 0 failed to initialise"):
+        with fails("cluster-lost", "worker 0 failed to initialise"):
             ConnectedCluster(program, 1, new_launcher(tmp_path, 1))
 
 

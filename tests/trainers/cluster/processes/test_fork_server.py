@@ -19,10 +19,10 @@ from typing import Any
 import psutil
 import pytest
 
-from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cluster.members.launcher import ProcessState, ProcessStatus
 from syncswitch.trainers.cluster.processes import fork_server as fork_servers
 from syncswitch.trainers.cluster.processes.fork_server import shared_fork_server
+from tests.failing import fails
 from tests.processes import until
 from tests.trainers.cluster.launchers import all_gone
 
@@ -173,7 +173,7 @@ def test_another_takes_the_place_of_one_that_died(
     (process,) = set(psutil.Process().children()) - before
     process.kill()
     assert all_gone([child]), "it outlives the one that has forked it"
-    with pytest.raises(RetryableError, match="the fork server has exited"):
+    with fails("cluster-lost", "the fork server has exited"):
         first.status(child.pid)
     second = psutil.Process(fork(tmp_path, sleep))
     assert shared_fork_server() is not first

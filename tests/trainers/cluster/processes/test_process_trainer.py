@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from syncswitch.storage.errors import RetryableError, UserError, WorkloadError
+from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
@@ -29,6 +29,7 @@ from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
+from tests.failing import fails
 from tests.processes import until
 from tests.trainers import jobs, trainer_contract
 from tests.trainers.cluster.launchers import all_gone, family
@@ -275,7 +276,7 @@ def test_killed_itself_it_leaves_no_process_behind_even_stopped_and_no_folder_fo
     assert len(list(tmp_path.glob("syncswitch-cluster-*"))) == 1
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with OwnedFolder("syncswitch-cluster-other-") as neighbour:
-        with pytest.raises(WorkloadError, match="no_such_name") as error:
+        with fails("workload-not-found", "no_such_name") as error:
             ProcessTrainer("tests.trainers.jobs:no_such_name", 2)
         assert "\n" not in str(error.value)
         assert list(tmp_path.glob("syncswitch-cluster-*")) == [neighbour]
@@ -286,7 +287,7 @@ def test_what_is_refused_by_the_chief_that_sees_no_gpu_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(psutil.Process().children(recursive=True))
-    with pytest.raises(WorkloadError, match=r"metric.* GPUs: -1"):
+    with fails("workload-unsuitable", r"metric.* GPUs: -1"):
         ProcessTrainer(f"{__name__}:BROKEN_METRIC", 2)
     assert list(tmp_path.iterdir()) == []
     until(lambda: len(set(psutil.Process().children(recursive=True)) - before) <= 1)
@@ -345,5 +346,5 @@ def test_a_folder_in_which_processes_cannot_meet_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / os.fsdecode(b"donn\xe9es")))
-    with pytest.raises(UserError, match=r"files '.*donn\\udce9es' is not UTF-8 text.* set TMPDIR"):
+    with fails("file-unusable", r"files '.*donn\\udce9es' is not UTF-8 text.* set TMPDIR"):
         ProcessTrainer("digits", 1)

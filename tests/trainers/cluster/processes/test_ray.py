@@ -20,6 +20,7 @@ from syncswitch.trainers.cluster.processes.ray import (
     check_capacity,
     split_address,
 )
+from tests.failing import fails
 from tests.wording import Said
 
 
@@ -48,7 +49,7 @@ def test_what_cannot_work_is_refused_in_one_line(said: Said) -> None:
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'syncswitch\[ray\]'"):
+    with fails("package-missing"):
         RayLauncher().check()
 
 

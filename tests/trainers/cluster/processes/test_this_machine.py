@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.processes.this_machine import (
     NO_GPU,
     check_gpus_per_worker,
     place_on_gpus,
     visible_gpus,
 )
+from tests.failing import fails
 from tests.wording import Said
 
 
@@ -35,7 +35,7 @@ def test_each_worker_has_its_gpu_or_share(gpus: list[str], share: float, seen: l
 def test_no_gpu_has_more_workers_than_its_shares(workers: int, count: int, share: float) -> None:
     gpus = [f"GPU-{number}" for number in range(count)]
     if share and workers > count * int(1 / share + 1e-9):
-        with pytest.raises(UserError, match=f"this process sees {count or 'none'}"):
+        with fails("cluster-unusable", f"this process sees {count or 'none'}"):
             place_on_gpus(workers, gpus, share)
         return
     environments = place_on_gpus(workers, gpus, share)
@@ -47,7 +47,7 @@ def test_no_gpu_has_more_workers_than_its_shares(workers: int, count: int, share
 
 @pytest.mark.parametrize("share", [-1.0, 1.5, 2.0, 0.009, 1e-320, float("nan"), float("inf")])
 def test_other_shares_are_refused(share: float) -> None:
-    with pytest.raises(UserError, match=r"gpus_per_worker is .* one GPU; allowed: 1, 0 for none"):
+    with fails("parameter-invalid", r"gpus_per_worker is .* one GPU; allowed: 1, 0 for none"):
         check_gpus_per_worker(share)
 
 
