@@ -14,14 +14,7 @@ from syncswitch.storage.records.metric import Metric
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import SearchInfo
 
-DERIVED = {
-    "accuracy_range",
-    "tolerance",
-    "goes_back",
-    "owns_momentum",
-    "owns_optimizer",
-    "recorded",
-}
+DERIVED = {"accuracy_range", "bearing", "goes_back", "owns_momentum", "owns_optimizer", "recorded"}
 """What a strategy has from its job, trainer and database; users give all other options."""
 
 

@@ -309,7 +309,7 @@ class JobHistory:
             target_accuracy=None if has_baseline else self.stated_target,
             target_runs=known_runs or _USUAL_TARGET_RUNS,
             accuracy_range=policy.job.metric.accuracies,
-            tolerance=() if experience is None else experience.tolerance,
+            bearing=() if experience is None else experience.tolerance,
         )
 
     def tolerance(self) -> tuple[tuple[float, float], ...]:
@@ -321,9 +321,7 @@ class JobHistory:
 
     def tolerance_likelihood(self) -> Floats:
         """What its runs say of how early such jobs tolerate a switch, by usual switch point."""
-        usual = replace(
-            self.strategy(), switch_points=AdaptiveStrategy().switch_points, tolerance=()
-        )
+        usual = replace(self.strategy(), switch_points=AdaptiveStrategy().switch_points, bearing=())
         return Assessment(usual, self.observations, 0).tolerance_likelihood()
 
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:

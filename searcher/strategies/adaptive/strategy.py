@@ -120,7 +120,8 @@ class AdaptiveStrategy(Strategy):
             halving and 75 %, and 0 % where workers keep their own momentum.
         owns_momentum: Whether each worker keeps its own momentum after the switch.
         owns_optimizer: Whether that is an optimizer of Keras, such as Adam.
-        tolerance: What a user's own jobs say of such a job, see `Prior`; empty without any.
+        bearing: What a user's own jobs say of such a job, the `tolerance` of a `Prior`; empty
+            without any.
     """
 
     name = "adaptive"
@@ -139,7 +140,7 @@ class AdaptiveStrategy(Strategy):
     switch_points: tuple[float, ...] = ()
     owns_momentum: bool = False
     owns_optimizer: bool = False
-    tolerance: tuple[tuple[float, float], ...] = ()
+    bearing: tuple[tuple[float, float], ...] = ()
 
     @property
     @override
@@ -388,7 +389,7 @@ class Assessment:
             strategy.largest_loss,
             strategy.owns_momentum,
             strategy.owns_optimizer,
-            strategy.tolerance,
+            strategy.bearing,
         )
 
     def tolerance_likelihood(self) -> Floats:

@@ -155,6 +155,22 @@ def test_a_switch_does_not_save_the_start_of_a_run() -> None:
     assert costs.until(2.0, 1.0) == pytest.approx(measured / (FIRST + 20), rel=0.02)
 
 
+STORED_OPTIONS = {
+    "adaptive": "accuracy_range bearing budget early_stop expected_runs goes_back guarded"
+    " least_runs min_kept_share owns_momentum owns_optimizer recorded share_prefix switch_points"
+    " target_runs threshold_runs",
+    "paper": "accuracy_range baseline_runs early_stop share_prefix threshold_runs",
+    "sweep": "accuracy_range early_stop guarded has_baseline percents share_prefix threshold_runs"
+    " wanted",
+}
+"""The names of options in databases of this release: never remove one, add new ones here."""
+
+
+@pytest.mark.parametrize(("name", "stored"), STORED_OPTIONS.items())
+def test_strategies_know_the_options_of_stored_searches(name: str, stored: str) -> None:
+    assert " ".join(sorted(registry._BY_NAME[name]().options)) == stored
+
+
 @dataclass(frozen=True, slots=True)
 class Later(AdaptiveStrategy):
     """A later version, with other defaults."""

@@ -38,7 +38,7 @@ def bears_everything() -> Floats:
 def first_percent(jobs: Sequence[Floats]) -> float:
     """Where the first of a few trainings of the next job switches."""
     tolerance = experience_of(PRIOR, jobs).tolerance
-    decision = Assessment(replace(STRATEGY, tolerance=tolerance), [], FEW).decision()
+    decision = Assessment(replace(STRATEGY, bearing=tolerance), [], FEW).decision()
     assert isinstance(decision, NextTrial)
     return decision.switch_percent
 
