@@ -49,6 +49,7 @@ def spool_use(path: Path, use: PolicyUse) -> None:
     Raises UserError if the file cannot be written; then it is as it was.
     """
     content = {KEY: USE.version, **asdict(use)}
+    _rename_metric(content, _IN_RECORDS, _IN_FILES)
     text = json.dumps(content, default=datetime.isoformat, ensure_ascii=False)
     line = text.encode(errors="replace") + b"\n"
     try:
@@ -206,9 +207,11 @@ def _parsed(line: bytes) -> PolicyUse:
     if isinstance(content, dict):
         USE.check(content.get(KEY), "it")
     try:
-        use = _adapter().validate_python(_storable(_with_protocols_apart(content)))
+        content = _with_protocols_apart(content)
+        _rename_metric(content, _IN_FILES, _IN_RECORDS)
+        use = _adapter().validate_python(_storable(content))
     except ValidationError as error:
-        raise FatalError(first_fault(error)) from error
+        raise FatalError(first_fault(error).replace(_IN_RECORDS, _IN_FILES)) from error
     _ = use.fingerprint  # fails for values that JSON cannot hold
     record = use.record
     for moment in (datetime.fromisoformat(use.created_at), record.started_at, record.ended_at):
@@ -234,6 +237,16 @@ def _with_protocols_apart(content: Any) -> Any:
         return content  # the check says what is wrong
     spec = {**spec, "identity": {"job": job, "protocols": protocols}}
     return {**content, "record": {**content["record"], "spec": spec}}
+
+
+_IN_RECORDS, _IN_FILES = "described_metric", "metric"
+
+
+def _rename_metric(content: Any, old: str, new: str) -> None:
+    """Renames the description of the job's metric, which has another name in files; in place."""
+    with suppress(KeyError, TypeError, AttributeError):  # the check says what is wrong
+        job = content["record"]["spec"]["identity"]["job"]
+        job[new] = job.pop(old)
 
 
 def _storable(value: Any, name: str = "") -> Any:

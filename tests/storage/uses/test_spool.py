@@ -128,6 +128,25 @@ def test_what_the_first_version_has_written_comes_in(
     assert used_policy.job.fingerprint == IDENTITY.fingerprint
 
 
+def missing(known: Any, written: Any, place: str = "") -> list[str]:
+    """The fields of one JSON value that another one lacks."""
+    if not isinstance(known, dict) or place == ".record.software":
+        return []
+    lost = [f"{place}.{name}" for name in known if name not in written]
+    both = [name for name in known if name in written]
+    return lost + [
+        one for name in both for one in missing(known[name], written[name], f"{place}.{name}")
+    ]
+
+
+def test_what_is_written_has_all_fields_that_the_first_version_wrote(tmp_path: Path) -> None:
+    for line in GOLDEN.read_bytes().splitlines():
+        spool_use(tmp_path / "again", spool._parsed(line))
+    again = (tmp_path / "again").read_text().splitlines()
+    for known, written in zip(GOLDEN.read_text().splitlines(), again, strict=True):
+        assert missing(json.loads(known), json.loads(written)) == []
+
+
 def test_what_a_newer_version_has_written_stays_and_nothing_is_lost(
     database: Database, used_policy: TimingPolicy, spool_path: Path
 ) -> None:
