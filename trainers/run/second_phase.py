@@ -200,7 +200,7 @@ class SecondPhase:
             Switch(self.protocols, percent),
         ]
         paces = {}
-        for protocols in {*self.spec.fallbacks, switches[-1].protocols}:
+        for protocols in dict.fromkeys((*self.spec.fallbacks, switches[-1].protocols)):
             seconds = self._expected_seconds(protocols.second_protocol)
             if seconds is not None:
                 paces[protocols] = seconds / first
