@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import json
 import os
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from syncswitch.searcher.training.resume import InterruptedRun, RunCheckpoints, interrupted_run
+from syncswitch.storage.records.job import Protocols
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
+from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.trainer import Observer
 from tests.failing import fails
 from tests.storage.conftest import IDENTITY
 
@@ -153,3 +159,17 @@ def test_names_of_runs_that_left_nothing_else_go(tmp_path: Path) -> None:
         halves = [path.name[:7] for path in tmp_path.glob(".seed*")]
         assert halves == [".seed-7"], "half-written files of runs that live"
         assert seeds == ["seed-3", "seed-6", "seed-7"]
+
+
+def test_what_an_interrupted_run_may_still_choose_is_in_its_checkpoint(tmp_path: Path) -> None:
+    asp = IDENTITY.protocols
+    local = Protocols("bsp", "local-sgd:8:semi-sync", "semi-sync")
+    spec = replace(checkpoints(tmp_path).spec, candidates=(asp, local), fallbacks=(local, asp))
+    log = RunLog(spec, Observer(), lambda accuracy: False)
+    np.savez(checkpoint_path(spec, 25.0, ".npz"), history=log.history())
+    found = interrupted_run(tmp_path)
+    assert found == InterruptedRun(3, 12.5, asp, (asp, local), (local, asp))
+    older = json.loads(log.history())
+    del older["second phase"]["fallbacks"]
+    np.savez(checkpoint_path(spec, 25.0, ".npz"), history=json.dumps(older))
+    assert interrupted_run(tmp_path) == InterruptedRun(3, 12.5, asp, (asp, local))
