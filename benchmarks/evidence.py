@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.console import at_most, new_table, parser
-from benchmarks.evidence_jobs import BOUND, EVIDENCE
+from benchmarks.evidence_jobs import EVIDENCE
 from benchmarks.panel import identity, row, trained
 from benchmarks.panel_jobs import PanelJob
 from benchmarks.recorded_jobs import GuardedJob, write_job
@@ -28,7 +28,7 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.model.kept import kept_for_the_next
 
 FOLDER = Path(__file__).parent / "recordings"
-JOBS = {job.workload.name: job for job in (*EVIDENCE, *BOUND)}
+JOBS = {job.workload.name: job for job in EVIDENCE}
 
 
 def recorded_job(
@@ -43,7 +43,7 @@ def recorded_job(
 def main() -> None:
     given = parser(
         __doc__,
-        jobs=[job.workload.name for job in EVIDENCE],
+        jobs=list(JOBS),
         seeds=12,
         percents=[100.0, 50.0, 25.0, 12.5, 6.25, 3.125, 0.0],
         file=Path,
