@@ -45,6 +45,7 @@ from syncswitch.trainers.cluster.exchange.vectors import (
     Block,
     ahead_of,
     aligned,
+    keep_freed_memory,
     projection_of,
     update_of,
 )
@@ -248,6 +249,8 @@ def serve_chief(config: PartConfig) -> None:
     token = uuid.uuid4().hex
     own = Identity(config.part, config.secret)
     is_server = config.part[0] == SERVER
+    if not is_server:
+        keep_freed_memory()
     served = ServerPart() if is_server else WorkerPart(own, config.reference)
     listener = Listener(config.listen, own, served.admits, served.on_wire)
     try:

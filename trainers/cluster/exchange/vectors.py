@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 # TensorFlow uses an array without copying it if it is aligned to this many bytes.
 _ALIGNMENT = 64
 _BYTES = 4
+# Parameters of glibc's `mallopt`, see malloc.h, and the largest number that it takes.
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
+_MOST = 2**31 - 1
 
 
 class Block:
@@ -47,6 +52,19 @@ def aligned(size: int) -> Vector:
     raw = np.zeros(size * _BYTES + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + size * _BYTES].view(np.float32)
+
+
+def keep_freed_memory() -> None:
+    """Lets this process use memory again that it has freed, however large the blocks are.
+
+    By default glibc returns blocks of 32 MB and more to the system at once, and each step of a
+    large model gets its gradients as new pages, which the kernel has to clear. To be called before
+    there are other threads: it takes all blocks from one arena, as others cannot hold large ones.
+    """
+    with suppress(AttributeError):  # another C library
+        set_option = ctypes.CDLL(None).mallopt
+        for option, value in ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, _MOST)):
+            set_option(option, value)
 
 
 def update_of(plan: Plan) -> Update:

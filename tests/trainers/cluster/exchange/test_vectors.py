@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -31,6 +33,39 @@ def test_it_ends_with_those_who_hold_it() -> None:
     assert row.tolist() == [1.0] * 3, "it is there while somebody uses it"
     del row
     assert set(os.listdir("/proc/self/fd")) == descriptors
+
+
+FREEING = """
+import ctypes, resource, threading
+from syncswitch.trainers.cluster.exchange.vectors import keep_freed_memory
+
+{call}
+C, SIZE = ctypes.CDLL(None), 100 << 20
+C.malloc.restype = C.memset.restype = ctypes.c_void_p
+
+def fill():
+    memory = ctypes.c_void_p(C.malloc(ctypes.c_size_t(SIZE)))
+    C.memset(memory, 1, ctypes.c_size_t(SIZE))
+    C.free(memory)
+
+def compute():
+    fill()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(3):
+        fill()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+thread = threading.Thread(target=compute)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize(("call", "least", "most"), [("", 50_000, 1e6), ("{}()", 0, 1000)])
+def test_a_large_block_that_was_freed_needs_no_new_pages(call: str, least: int, most: int) -> None:
+    code = FREEING.format(call=call.format("keep_freed_memory"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert least <= int(done.stdout) <= most
 
 
 SGD = MomentumSGD(FlatLayout((), ()))
