@@ -268,8 +268,8 @@ def chosen_policy(
         if len(meant) == 1:
             which = "the real one"
         beside = _named_policies(others, [chosen])
-        word = f"{which} of {len(fitting)}, for {chosen.identity.cluster}; others: {beside}"
-        tell(UserError(word, remedy=how_to_choose))
+        what = f"this is {which} of {len(fitting)} policies, for {chosen.identity.cluster}"
+        tell(UserError(f"{what}; others: {beside}", remedy=how_to_choose))
     return chosen
 
 

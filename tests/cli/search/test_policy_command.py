@@ -78,7 +78,7 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
     for command in (["lookup"], ["show"]):
         result = invoke("policy", *command, "generated", "--json")
         assert json.loads(result.stdout)["workers"] == 8
-        assert "the newest of 2, for 8 workers" in result.stderr
+        assert "this is the newest of 2 policies, for 8 workers" in result.stderr
         result = invoke("policy", *command, "generated", "--json", "--workers", "4")
         assert (json.loads(result.stdout)["workers"], result.stderr) == (4, "")
 

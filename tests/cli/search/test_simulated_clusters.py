@@ -62,9 +62,10 @@ def test_the_real_one_is_meant_where_nothing_says_which(invoke: Invoke, command:
         for chosen in ([], ["--cluster", "real"], ["--cluster", "simulated"])
     )
     notice, *_ = usual.stderr.splitlines()  # `diff` chooses twice
-    assert notice.startswith(f"the real one of 2, for 4 workers, bsp,asp; others: {WORDS} [")
+    taken = "this is the real one of 2 policies, for 4 workers, bsp,asp"
+    assert notice.startswith(f"{taken}; others: {WORDS} [")
     assert (usual.exit_code, real.exit_code, simulated.exit_code) == (0, 0, 0)
-    assert "the real one of 2" not in real.stderr + simulated.stderr
+    assert "of 2 policies" not in real.stderr + simulated.stderr
     assert usual.stdout == real.stdout.replace(" (was version 1)", "")
     if verb in ("lookup", "show"):
         assert (len(usual.stderr.splitlines()), simulated.stderr) == (1, "")
