@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -86,6 +87,8 @@ _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
 # part of all trainings.
 _CERTAIN = 0.5
 _MOST_MEASURING = 0.25
+# Standard errors that a mean exceeds once in twenty times.
+_ONE_IN_TWENTY = 1.645
 # Before the target is measured nothing is compared, so any accuracy does.
 _ANY_ACCURACY = 0.5
 # Nine of ten runs end between these quantiles.
@@ -282,6 +285,7 @@ class Assessment:
         runs_left: int | None = None,
     ) -> None:
         finished = list(finished)
+        self._made = Counter(run.switch_percent for run in finished)
         strategy = strategy.with_measured_threshold(finished)
         self._strategy = strategy
         self._runs_left = runs_left
@@ -466,13 +470,35 @@ class Assessment:
             return False
         belief = self._outlook.belief
         runs = 0 if belief.measured is None else belief.measured.runs
-        # Uses are trainings themselves; a search comes before them all.
-        made = 0 if self._runs_left is None else len(self._runs)
-        if runs >= _MOST_MEASURING * (made + self._runs_to_come):
+        # Uses are trainings themselves; a search comes before them all. One more with the same seed
+        # measures nothing, and is a training all the same.
+        made = 0 if self._runs_left is None else self._made.total()
+        measuring = max(runs, self._made[self._grid[self._last]])
+        if measuring >= _MOST_MEASURING * (made + self._runs_to_come):
             return False
         usual = belief.prior.threshold * max(1.0, _CERTAIN * math.sqrt(runs))
-        differs = (belief.guesses.spread[:, self._last] > usual).astype(float)
-        return float(belief.mean(differs)) > 0.5
+        spread = belief.guesses.spread[:, self._last]
+        differs = float(belief.mean((spread > usual).astype(float))) > 0.5
+        return differs and not self._have_shown(float(belief.mean(spread)))
+
+    def _have_shown(self, spread: float) -> bool:
+        """Whether runs with a switch tell by themselves that it loses no more than it may.
+
+        They do if their mean lies above the least accuracy by 1.645 times its standard error, where
+        all runs differ by this standard deviation.
+        """
+        measured, threshold = self._outlook.belief.measured, self._outlook.belief.prior.threshold
+        if measured is None:
+            return False
+        for index in range(self._last):
+            runs = self._runs_at(index)
+            if not runs or any(run.diverged or run.alarmed for run in runs):
+                continue
+            above = statistics.fmean(run.accuracy for run in runs) - measured.accuracy + threshold
+            error = spread * math.sqrt(1 / len(runs) + 1 / measured.runs)
+            if above >= _ONE_IN_TWENTY * error:
+                return True
+        return False
 
     def _untargeted_index(self) -> int:
         """The switch point of the next use while there is no target to compare with.

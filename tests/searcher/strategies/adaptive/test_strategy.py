@@ -205,6 +205,30 @@ def test_where_runs_differ_by_more_than_may_be_lost_the_first_protocol_is_measur
     assert isinstance(decision, NextTrial)
 
 
+def test_the_first_protocol_is_not_measured_again_where_runs_with_a_switch_are_better() -> None:
+    """With a mean that is 1.645 standard errors above what may be lost, however runs differ."""
+    strategy = AdaptiveStrategy(halvings=6).with_momentum("own")
+    alone = made(100, TARGET, 0, 0)
+    differing = [made(6.25, TARGET + by, n, n) for n, by in enumerate((-0.03, 0.0, 0.03), 1)]
+    better = [replace(run, accuracy=run.accuracy + 0.06) for run in differing]
+    assert Assessment(strategy, [alone, *differing], 26).decision() == NextTrial(100.0)
+    found = Assessment(strategy, [alone, *better], 26).decision()
+    assert found.switch_percent < 25
+    # One that failed says that the switch may not be as good as the others show.
+    failed = replace(better[0], alarmed=True)
+    assert Assessment(strategy, [alone, failed, *better[1:]], 26).decision() != found
+
+
+def test_a_seed_that_is_trained_again_and_again_ends_the_measuring_all_the_same() -> None:
+    strategy = AdaptiveStrategy(halvings=6).with_momentum("own")
+    known = [made(6.25, TARGET + by, n, n) for n, by in enumerate((-0.02, 0.02, -0.02, 0.02))]
+    for left in range(32, 0, -1):
+        if Assessment(strategy, known, left).decision() != NextTrial(100.0):
+            break
+        known.append(made(100, TARGET, len(known), 0))
+    assert [run.switch_percent for run in known].count(100.0) == 9
+
+
 def test_after_bsp_alone_a_job_with_a_momentum_for_each_worker_is_tried_early() -> None:
     finished, usual = [made(100, TARGET, 0, 0)], AdaptiveStrategy(halvings=6)
     assert usual.with_momentum("zero") == usual
