@@ -1,9 +1,10 @@
-"""Ten small jobs on which nothing rests but one rule: no prior and no other constant is from them.
+"""Ten small jobs of which no prior was made.
 
-The rule is the growth of the bound of own momentum while a training goes downhill, which was chosen
-on the first two. Six of the ten train with SGD, four with Adam and its like, on 4 to 16 workers of
-three kinds of simulated cluster: as in the paper's logs, equal workers, and one worker at a quarter
-of the speed. Their data are what comes with the product, Python's own texts, and formulas.
+Two rules come from them: the growth of the bound of own momentum while a training goes downhill was
+chosen on the first two, and `letters` showed that BSP was measured where nothing depended on it.
+Six of the ten train with SGD, four with Adam and its like, on 4 to 16 workers of three kinds of
+simulated cluster: as in the paper's logs, equal workers, and one worker at a quarter of the speed.
+Their data are what comes with the product, Python's own texts, and formulas.
 """
 
 from __future__ import annotations
