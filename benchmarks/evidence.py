@@ -1,4 +1,4 @@
-"""Trains jobs that no first guess comes from, and records the runs that README's table is made from.
+"""Trains jobs that no first guess comes from, and records the runs of README's table.
 
     python -m benchmarks.evidence [--jobs pairs letters ...] [--seeds 12]
         [--percents 100 50 25 12.5 6.25 3.125 0] [--file evidence.jsonl]
