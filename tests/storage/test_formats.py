@@ -41,6 +41,6 @@ def test_the_page_for_users_states_the_version_of_each() -> None:
         *(one.version for one in (formats.LOOP_EVENT, formats.CHECKPOINT, formats.LOOP_STATE)),
     ]
     assert len(stated) == len(ours)
-    former = " and ".join(FORMER_REVISIONS)
+    first, *_, last = FORMER_REVISIONS
     assert f"| database | revision {REVISION} |" in page
-    assert f"revisions {former} are updated when opened" in page
+    assert f"revisions {first} to {last} are updated when opened" in page

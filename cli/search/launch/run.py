@@ -206,14 +206,14 @@ def _any_pairs(trainer: TrainerChoice, reference: str | None, workers: int) -> l
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @workers_option(
     None,
-    f"Workers in the cluster, or a command's processes.  [default: {TrainerChoice.default_workers};"
+    f"Workers, or processes of a command.  [default: {TrainerChoice.default_workers};"
     f" of a command {UsersCommand.default_workers}]",
 )
 @protocols_option(
     None,
-    f"{PROTOCOLS_HELP} Several pairs with the same first protocol make one search, which finds"
-    f" the fastest that keeps the accuracy; {_ANY} = bsp with seven others. With a command: any two"
-    f" names for its two ways of training.  [default: {TrainerChoice.default_protocols}]",
+    f"{PROTOCOLS_HELP} Pairs with the same first protocol make one search for the fastest that"
+    f" keeps the accuracy; {_ANY} = bsp with seven others. With a command: two names for its ways."
+    f"  [default: {TrainerChoice.default_protocols}]",
     f"FIRST,SECOND|{_ANY}",
     multiple=True,
 )

@@ -39,7 +39,7 @@ KEYS = {
     *("stopped_early", "training_seconds", "inherited_seconds", "switch_overhead_seconds"),
     *("target_accuracy", "time_to_accuracy_seconds", "worker_steps", "total_worker_steps"),
     *("phases", "started_at", "ended_at", "heartbeat_at", "host", "process_id"),
-    *("process_started_at", "failure"),
+    *("process_started_at", "failure", "step_seconds"),
 }
 
 

@@ -229,7 +229,9 @@ def test_a_job_that_is_learnt_from_its_runs_is_compared_by_them(database: Databa
     sections = {section.name: section for section in sections_of(data)[0]}
     assert "search" not in sections
     assert [name for name, section in sections.items() if not section.figure] == ["why"]
-    assert sections["uses"].words.endswith("to a later switch or to the end.")
+    assert sections["uses"].words.endswith(
+        "to a later switch or to the end, or in another second phase."
+    )
 
 
 def test_a_search_under_conditions_is_compared_under_them(database: Database) -> None:
