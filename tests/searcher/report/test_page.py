@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -202,6 +203,9 @@ def test_the_page_is_drawn_without_error_request_or_overflow(
             metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
             browser.get(page.as_uri())
+            until = time.monotonic() + 20
+            while asked("document.readyState") != "complete" and time.monotonic() < until:
+                time.sleep(0.05)
             assert asked(f"{drawings}.length") == figures
             heights = f"{drawings}.map(svg => svg.getBoundingClientRect().height)"
             assert asked(f"Math.min(...{heights})") > 99
