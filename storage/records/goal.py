@@ -18,7 +18,8 @@ It is half a threshold, give or take a factor of exp(0.5), which says as much as
 _SURE = 2.0
 """Standard deviations of which 95 % are below, if few runs have measured one."""
 
-_ONE_IN_TWENTY = 1.645
+ONE_IN_TWENTY = 1.645
+"""Standard deviations that a normal value exceeds once in twenty times."""
 
 _ROUNDING = 1e-9  # means of accuracies such as 0.95 are not exact in binary
 
@@ -130,7 +131,7 @@ class Goal:
     @property
     def spread(self) -> float:
         """What one in twenty runs of the first protocol alone lose by chance, or more."""
-        return _ONE_IN_TWENTY * self.deviation * math.sqrt(1 + 1 / self.runs) if self.runs else 0.0
+        return ONE_IN_TWENTY * self.deviation * math.sqrt(1 + 1 / self.runs) if self.runs else 0.0
 
     @property
     def error(self) -> float:

@@ -36,6 +36,7 @@ from syncswitch.searcher.strategies.base import (
 from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
 from syncswitch.searcher.strategies.observation import SHARES, Observation, TrialCosts
+from syncswitch.storage.records.goal import ONE_IN_TWENTY
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import EARLY_RULES, OWN_MOMENTUM, OWN_OPTIMIZER
 from syncswitch.storage.records.metric import AccuracyRange, possible_accuracy
@@ -87,8 +88,6 @@ _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
 # part of all trainings.
 _CERTAIN = 0.5
 _MOST_MEASURING = 0.25
-# Standard errors that a mean exceeds once in twenty times.
-_ONE_IN_TWENTY = 1.645
 # Before the target is measured nothing is compared, so any accuracy does.
 _ANY_ACCURACY = 0.5
 # Nine of ten runs end between these quantiles.
@@ -496,7 +495,7 @@ class Assessment:
                 continue
             above = statistics.fmean(run.accuracy for run in runs) - measured.accuracy + threshold
             error = spread * math.sqrt(1 / len(runs) + 1 / measured.runs)
-            if above >= _ONE_IN_TWENTY * error:
+            if above >= ONE_IN_TWENTY * error:
                 return True
         return False
 
